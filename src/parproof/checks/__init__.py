@@ -1,0 +1,6 @@
+"""Assertions as plain functions, usable from any test runner: they raise AssertionError and import no pytest."""
+
+from parproof.checks.ledger import assert_ledger
+from parproof.checks.values import assert_exact, assert_within
+
+__all__ = ["assert_exact", "assert_ledger", "assert_within"]

@@ -1,0 +1,59 @@
+"""The catalogue of planted mutants: subjects that are wrong in exactly one documented way. No torch here.
+
+Each `subjects/mutants/NAME.toml` lists the mutants of `subjects/mutants/NAME.py`:
+
+    [[mutant]]
+    name = "forgets_the_reduce"              # attribute of the module: a Subject
+    experiment = "PAR-TENSOR-LAYOUT"
+    lie = "row-parallel output is not reduced"
+    modelled_on = "NVIDIA/Megatron-LM#5337"  # the public report, or "common slip"
+    kills = { C1 = "rank 0 of 2: .* differs" }   # claim → text that the failure must contain (regex)
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from parproof.errors import UsageError
+
+_FIELDS = frozenset({"name", "experiment", "lie", "modelled_on", "kills"})
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One planted fault. `kills` maps each claim that must catch it to the expected failure text (regex)."""
+
+    name: str
+    experiment: str
+    lie: str
+    modelled_on: str
+    kills: Mapping[str, str]
+    address: str
+
+
+@functools.cache
+def catalogue() -> tuple[Mutant, ...]:
+    """All mutants, in file order. Errors name the file and the entry."""
+    found: list[Mutant] = []
+    folder = resources.files("parproof.subjects.mutants")
+    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if file.name.endswith(".toml"):
+            stem = file.name.removesuffix(".toml")
+            for entry in tomllib.loads(file.read_text())["mutant"]:
+                found.append(_checked(entry, stem, file.name))
+    return tuple(found)
+
+
+def _checked(entry: dict[str, object], stem: str, where: str) -> Mutant:
+    if set(entry) != _FIELDS or not entry["kills"]:
+        raise UsageError(
+            f"entry {entry.get('name')!r} has {sorted(entry)}",
+            expected=f"exactly {sorted(_FIELDS)}, with at least one claim in kills",
+            where=where,
+        )
+    address = f"parproof.subjects.mutants.{stem}:{entry['name']}"
+    return Mutant(address=address, **entry)  # type: ignore[arg-type]

@@ -1,0 +1,57 @@
+"""Lanes: which tests exist in which lane, and an explicit reason where a lane cannot run here."""
+
+from __future__ import annotations
+
+import pytest
+
+from parproof import hardware
+from parproof.plugin.options import LANES
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Collect a test marked `lanes(...)` once for each lane, marked with that lane."""
+    marker = metafunc.definition.get_closest_marker("lanes")
+    if marker is None:
+        return
+    unknown = [name for name in marker.args if name not in LANES]
+    if unknown:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: unknown lane {unknown}; lanes are {LANES}")
+    params = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in marker.args]
+    metafunc.parametrize("lane", params, indirect=True)
+
+
+@pytest.fixture
+def lane(request: pytest.FixtureRequest) -> str:
+    """The lane this test runs in."""
+    return str(getattr(request, "param", "cpu"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that starts ranks and names no lane belongs to `cpu`, so that -m cpu finds it."""
+    for item in items:
+        uses_ranks = "ranks" in getattr(item, "fixturenames", ())
+        if uses_ranks and lane_of(item) is None and item.get_closest_marker("selfcheck") is None:
+            item.add_marker(pytest.mark.cpu)
+
+
+def lane_of(item: pytest.Item) -> str | None:
+    """The lane an item is marked with."""
+    return next((name for name in LANES if item.get_closest_marker(name) is not None), None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip before anything is started, or fail when the lane was required."""
+    name = lane_of(item)
+    if name is not None:
+        require_lane(item.config, name)
+
+
+def require_lane(config: pytest.Config, name: str, world_size: int = 0) -> None:
+    """Skip, or fail under --require, unless this machine can run `world_size` ranks in the lane."""
+    unmet = hardware.unmet_need(name, world_size)
+    if unmet is None:
+        return
+    if name in config.getoption("--require"):
+        pytest.fail(f"required lane cannot run: {unmet}", pytrace=False)
+    pytest.skip(str(unmet))

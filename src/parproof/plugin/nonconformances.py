@@ -1,0 +1,82 @@
+"""Known upstream defects: expected to fail, by claim, subject, case and version, with the public report.
+
+They are findings, not failures hidden in skips: a listed case that starts to pass fails the run (strict).
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from dataclasses import dataclass
+from importlib import metadata, resources
+
+import pytest
+
+from parproof.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Nonconformance:
+    """One listed defect. It applies to a test of the claim whose id contains every word of `case`.
+
+    torch      versions it was seen in, as «lowest, first version without it» (the second may be empty)
+    symptom    what a user sees
+    """
+
+    claim: str
+    subject: str
+    case: tuple[str, ...]
+    torch: tuple[str, str]
+    report: str
+    symptom: str
+
+
+@functools.cache
+def listed() -> tuple[Nonconformance, ...]:
+    """All entries of nonconformances.toml."""
+    raw = tomllib.loads(resources.files("parproof").joinpath("nonconformances.toml").read_text())
+    found = []
+    for entry in raw.get("nonconformance", []):
+        try:
+            case, versions = tuple(entry.pop("case")), tuple(entry.pop("torch"))
+            found.append(Nonconformance(case=case, torch=versions, **entry))
+        except (KeyError, TypeError) as wrong:
+            raise UsageError(f"{wrong}", where="nonconformances.toml", next_step="see its header") from wrong
+    return tuple(found)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the listed cases as expected failures."""
+    if config.getoption("--parproof-mutants"):
+        return
+    for item in items:
+        for entry in listed():
+            if _applies(entry, item):
+                reason = f"expected nonconformance {entry.report}: {entry.symptom}"
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
+
+
+def _applies(entry: Nonconformance, item: pytest.Item) -> bool:
+    experiment = item.get_closest_marker("experiment")
+    callspec = getattr(item, "callspec", None)
+    if experiment is None or callspec is None:
+        return False
+    claims = {f"{experiment.args[0]}/{c}" for marker in item.iter_markers("claim") for c in marker.args}
+    words = set(callspec.id.split("-")) | {item.originalname}  # type: ignore[attr-defined]
+    return (
+        entry.claim in claims
+        and entry.subject in words
+        and all(word in words for word in entry.case)
+        and _version_in(entry.torch)
+    )
+
+
+@functools.cache
+def _version_in(bounds: tuple[str, str]) -> bool:
+    low, high = bounds
+    found = _numbers(metadata.version("torch"))
+    return found >= _numbers(low) and (not high or found < _numbers(high))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())

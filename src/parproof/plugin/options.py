@@ -1,0 +1,78 @@
+"""Command-line options and markers; every long option starts with --parproof-, three have a short form."""
+
+from __future__ import annotations
+
+import pytest
+
+LANES = ("cpu", "cuda1", "cuda2", "cross_node")
+DEFAULT_SUBJECTS = ("parproof.subjects.reference:SUBJECT", "parproof.subjects.torch_native:SUBJECT")
+
+_MARKERS = (
+    "experiment(id): the registered experiment a test belongs to, e.g. PAR-ZERO-STATE",
+    "claim(id, …): the claims a test judges, e.g. C1",
+    "lanes(name, …): lanes the test runs in; it is collected once for each",
+    "cpu: gloo ranks on this host",
+    "cuda1: one CUDA GPU, smoke only",
+    "cuda2: NCCL on two or more CUDA GPUs of this host",
+    "cross_node: ranks on two or more hosts",
+    "selfcheck: the suite's own tests",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("parproof", "parallel mechanisms: conformance and evidence")
+    group.addoption(
+        "--subject",
+        "--parproof-subject",
+        action="append",
+        default=[],
+        metavar="MODULE:ATTR",
+        help="implementation under test; may be repeated (default: the reference and what torch ships)",
+    )
+    group.addoption(
+        "--evidence",
+        "--parproof-evidence",
+        default=None,
+        metavar="DIR",
+        help="write records.jsonl, manifest.json and environment.json into this new or empty directory",
+    )
+    group.addoption(
+        "--require",
+        "--parproof-require",
+        action="append",
+        default=[],
+        choices=LANES,
+        help="turn every unmet need of this lane into an error instead of a skip; may be repeated",
+    )
+    group.addoption(
+        "--parproof-deadline",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="deadline of one run of a rank program (default: what --timeout leaves, less a margin; else 60)",
+    )
+    group.addoption(
+        "--parproof-mutants",
+        action="store_true",
+        default=False,
+        help="run the claims against the planted mutants instead of subjects: a killed mutant passes",
+    )
+    group.addoption(
+        "--parproof-kill-matrix",
+        default=None,
+        metavar="FILE",
+        help="with --parproof-mutants: write mutant, claim, verdict and witness as JSON",
+    )
+    group.addoption(
+        "--parproof-run-label",
+        default="",
+        metavar="TEXT",
+        help="free text that names this run in its evidence, e.g. the node or the change under test",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the markers."""
+    for line in _MARKERS:
+        config.addinivalue_line("markers", line)

@@ -1,0 +1,117 @@
+"""The default process group inside a rank: made, re-used when it is clean, torn down when not."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from parproof.ranks.context import RankContext
+from parproof.ranks.protocol import Assignment, GroupState, Job
+
+if TYPE_CHECKING:
+    from parproof.ledger.recorder import Recorder
+
+
+class DefaultGroup:
+    """Sets the process up for its rank and owns torch's default group."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._me = assignment
+        self._sequence_before: dict[str, int] = {}
+        os.environ.update(
+            RANK=str(assignment.rank),
+            WORLD_SIZE=str(assignment.world_size),
+            LOCAL_RANK=str(assignment.local_rank),
+            LOCAL_WORLD_SIZE=str(assignment.local_world_size),
+        )
+        if assignment.device == "cpu":
+            # Two spinning intra-op threads a rank are 3-10x slower than one on shared cores.
+            torch.set_num_threads(1)
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+            self.device = torch.device("cpu")
+        else:
+            self.device = torch.device(assignment.device, assignment.local_rank)
+            torch.cuda.set_device(self.device)
+
+    def context(self, job: Job, recorder: Recorder | None) -> RankContext:
+        """The rank's view for one job, with a default group that carries nothing from earlier jobs."""
+        if job.rendezvous is not None:
+            self.tear_down()
+            self._initialise(job)
+        _reset_torch_state()
+        group = dist.group.WORLD
+        assert group is not None
+        self._sequence_before = {group.group_name: group._get_sequence_number_for_group()}
+        me = self._me
+        return RankContext(
+            rank=me.rank,
+            world_size=me.world_size,
+            local_rank=me.local_rank,
+            local_world_size=me.local_world_size,
+            host=me.host,
+            device=self.device,
+            backend=me.backend,
+            group=group,
+            recorder=recorder,
+        )
+
+    def _initialise(self, job: Job) -> None:
+        level = dist.DebugLevel.DETAIL if job.debug_detail else dist.DebugLevel.OFF
+        dist.set_debug_level(level)
+        assert job.rendezvous is not None
+        dist.init_process_group(
+            self._me.backend,
+            store=dist.FileStore(job.rendezvous, self._me.world_size),
+            rank=self._me.rank,
+            world_size=self._me.world_size,
+            timeout=datetime.timedelta(seconds=self._me.group_timeout_s),
+            device_id=None if self.device.type == "cpu" else self.device,
+        )
+
+    def state_after(
+        self, recorder: Recorder | None, *, failed: bool
+    ) -> tuple[tuple[GroupState, ...], tuple[str, ...], bool]:
+        """(state per group, calls in flight, whether this rank would re-use its default group)."""
+        if failed or not dist.is_initialized():
+            return (), (), False
+        world = dist.distributed_c10d._world
+        states = tuple(self._state(group, recorder) for group in world.pg_map)
+        in_flight = recorder.in_flight() if recorder else ()
+        alone = len(states) == 1
+        return states, in_flight, alone and not in_flight and recorder is not None
+
+    def _state(self, group: Any, recorder: Recorder | None) -> GroupState:
+        name = group.group_name
+        before = self._sequence_before.get(name, 0)
+        return GroupState(
+            name=name,
+            members=tuple(dist.get_process_group_ranks(group)),
+            sequence=group._get_sequence_number_for_group() - before,
+            sequence_expected=recorder.sequence_steps[name] if recorder else -1,
+        )
+
+    def tear_down(self) -> None:
+        """Close every group at once, so that peers that wait on this rank fail in milliseconds."""
+        if not dist.is_initialized():
+            return
+        gc.collect()
+        for group in list(dist.distributed_c10d._world.pg_map):
+            with contextlib.suppress(Exception):
+                group.abort()
+        with contextlib.suppress(Exception):
+            dist.destroy_process_group()
+
+
+def _reset_torch_state() -> None:
+    """What a program may have left switched on must not reach the next one."""
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+    torch.use_deterministic_algorithms(False)

@@ -1,0 +1,1 @@
+"""Implementations under test. A subject imports torch and the protocol only."""

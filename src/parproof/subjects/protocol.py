@@ -1,0 +1,100 @@
+"""What a subject is: a name, the mechanisms it implements, and what it says it lacks.
+
+Bring your own: a module with `SUBJECT = Subject(...)`, then `pytest --subject your.module:SUBJECT`.
+The interface of each mechanism is a Protocol class in a module of its own beside this one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from parproof.errors import Unsupported, UsageError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An implementation under test.
+
+    name         short, for test ids and records
+    mechanisms   mechanism → address «module:attr» of a class (or factory) without arguments
+    lacks        capability pattern → reason; a pattern may use * as in file names,
+                 e.g. {"collectives.all_reduce.avg.int*": "gloo has no integer mean"}
+    """
+
+    name: str
+    mechanisms: Mapping[str, str]
+    lacks: Mapping[str, str] = field(default_factory=dict)
+
+    def reason_against(self, capability: str) -> str | None:
+        """Why this subject does not provide the capability, or None when it says it does."""
+        mechanism = capability.split(".", 1)[0]
+        if mechanism not in self.mechanisms:
+            return f"it does not implement {mechanism}"
+        return next(
+            (why for pattern, why in self.lacks.items() if fnmatch.fnmatch(capability, pattern)), None
+        )
+
+
+@dataclass(frozen=True)
+class SubjectRef:
+    """A subject by address: travels to the ranks as text and is loaded where it is used."""
+
+    address: str
+
+    def load(self) -> Subject:
+        """The subject itself."""
+        found = resolve(self.address)
+        subject = found() if callable(found) and not isinstance(found, Subject) else found
+        if not isinstance(subject, Subject):
+            raise UsageError(
+                f"{self.address} is a {type(subject).__name__}",
+                expected="a parproof.subjects.protocol.Subject, or a function that returns one",
+                where="--subject",
+                next_step="see docs/subjects.md",
+            )
+        return subject
+
+    @property
+    def name(self) -> str:
+        """The subject's own name."""
+        return self.load().name
+
+    def make(self, mechanism: str) -> Any:
+        """A new instance of the subject's implementation of a mechanism."""
+        subject = self.load()
+        self.require(mechanism)
+        return resolve(subject.mechanisms[mechanism])()
+
+    def require(self, capability: str) -> None:
+        """Raise Unsupported, with the reason, if the subject lacks the capability."""
+        subject = self.load()
+        reason = subject.reason_against(capability)
+        if reason is not None:
+            raise Unsupported(
+                f"subject {subject.name} does not provide {capability}: {reason}",
+                next_step="run it with a subject that does, or declare and implement the capability",
+            )
+
+
+def resolve(address: str) -> Any:
+    """The object at «module:attr»; errors say which half is wrong."""
+    module_name, separator, attribute = address.partition(":")
+    if not separator or not module_name or not attribute:
+        raise UsageError(f"{address!r} is no address", expected="module:attr", where="--subject")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        raise UsageError(
+            f"no module named {missing.name!r} while importing {module_name!r}",
+            where="--subject",
+            next_step="install it in this environment, or add its folder to PYTHONPATH",
+        ) from missing
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"{module_name} has no attribute {attribute!r}", where="--subject")
+        found = getattr(found, part)
+    return found
