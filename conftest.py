@@ -1,3 +1,3 @@
-"""Loads the plugin; nothing else."""
+"""Loads the plugin, and pytest's own tester for the selfchecks."""
 
-pytest_plugins = ["parproof.plugin"]
+pytest_plugins = ["parproof.plugin", "pytester"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from parproof.mutants import Mutant, catalogue
+from parproof.plugin.subjects import uses_our_subject
 from parproof.subjects.protocol import SubjectRef
 
 _STATE: pytest.StashKey[KillMatrix] = pytest.StashKey()
@@ -48,14 +49,21 @@ class KillMatrix:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the matrix when asked for."""
-    if config.getoption("--parproof-mutants"):
-        config.stash[_STATE] = KillMatrix()
+    if not config.getoption("--parproof-mutants"):
+        if config.getoption("--parproof-kill-matrix"):
+            raise pytest.UsageError("--parproof-kill-matrix needs --parproof-mutants")
+        return
+    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+        raise pytest.UsageError(
+            "--parproof-mutants keeps one kill matrix and runs in one process; next: run it without -n"
+        )
+    config.stash[_STATE] = KillMatrix()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrise `subject` by the mutants that this test's claims have to kill."""
     state = metafunc.config.stash.get(_STATE, None)
-    if state is None or "subject" not in metafunc.fixturenames:
+    if state is None or not uses_our_subject(metafunc):
         return
     experiment = metafunc.definition.get_closest_marker("experiment")
     claims = _claims(metafunc.definition)
