@@ -1,0 +1,1 @@
+"""Single-process answers and closed forms; nothing here ever sees a process group."""

@@ -1,0 +1,1 @@
+"""Rank programs of the experiments: they run on every rank, return plain data and assert nothing."""

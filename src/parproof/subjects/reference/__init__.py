@@ -1,0 +1,10 @@
+"""The reference: every mechanism from first principles, right also where what torch ships is not."""
+
+from parproof.subjects.protocol import Subject
+from parproof.subjects.reference.collectives_lacks import LACKS as COLLECTIVES_LACKS
+
+SUBJECT = Subject(
+    name="reference",
+    mechanisms={"collectives": "parproof.subjects.reference.collectives:Collectives"},
+    lacks=COLLECTIVES_LACKS,
+)
