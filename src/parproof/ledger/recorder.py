@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from parproof.ledger.calls import CALLS, Call, SeenCall, tensors_in
@@ -127,10 +128,14 @@ class Recorder(TorchDispatchMode):
 
 
 def _unwraps_itself(kind: type) -> bool:
-    """Tensor subclasses such as DTensor run their own dispatch first and call plain operators inside."""
+    """Tensor subclasses such as DTensor run their own dispatch first and call plain operators inside.
+
+    Fake tensors (DTensor's sharding propagation) wait for their mode and would refuse after us.
+    """
     return (
         kind is not torch.Tensor
         and kind is not torch.nn.Parameter
+        and kind is not FakeTensor
         and kind.__torch_dispatch__ is not (torch.Tensor.__torch_dispatch__)
     )
 
