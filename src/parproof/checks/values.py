@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def assert_exact(observed: Tensor, expected: Tensor, *, where: str, what: str = "output") -> None:
@@ -53,4 +55,4 @@ def _assert_same_kind(observed: Tensor, expected: Tensor, where: str, what: str)
 
 def is_finite(value: Tensor) -> bool:
     """No NaN, no infinity."""
-    return bool(torch.isfinite(value).all())
+    return bool(value.isfinite().all())

@@ -116,12 +116,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[Any]:
     """A skip that every rank asked for, or a capability a subject does not have, is the test's skip."""
     try:
         return (yield)
-    except Unsupported as lacking:
-        pytest.skip(str(lacking))
     except BaseException as exception:
-        if type(exception).__name__ == "RankSkip":
-            pytest.skip(str(exception))
+        _skip_if_lacking(exception)
         raise
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """The same for a fixture that makes the subject's implementation."""
+    try:
+        return (yield)
+    except BaseException as exception:
+        _skip_if_lacking(exception)
+        raise
+
+
+def _skip_if_lacking(exception: BaseException) -> None:
+    # By name: importing the pool's module here would import torch.
+    if isinstance(exception, Unsupported) or type(exception).__name__ == "RankSkip":
+        pytest.skip(str(exception))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -5,6 +5,9 @@ from parproof.subjects.reference.collectives_lacks import LACKS as COLLECTIVES_L
 
 SUBJECT = Subject(
     name="reference",
-    mechanisms={"collectives": "parproof.subjects.reference.collectives:Collectives"},
+    mechanisms={
+        "collectives": "parproof.subjects.reference.collectives:Collectives",
+        "replica": "parproof.subjects.reference.replica:ReplicaRouting",
+    },
     lacks=COLLECTIVES_LACKS,
 )

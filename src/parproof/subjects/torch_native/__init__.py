@@ -6,5 +6,5 @@ from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVE
 SUBJECT = Subject(
     name="torch_native",
     mechanisms={"collectives": "parproof.subjects.torch_native.collectives:Collectives"},
-    lacks=COLLECTIVES_LACKS,
+    lacks=COLLECTIVES_LACKS | {"replica*": "torch ships no router of serving requests"},
 )

@@ -1,0 +1,81 @@
+"""Request streams for replica routing: each separates policies that others confuse."""
+
+from __future__ import annotations
+
+from parproof.subjects.replica_protocol import ReplicaState, Request
+
+# Work units of the source page: round robin gives 6/26, least loaded in order of arrival 17/15, the best is 16.
+PAGE_COSTS = (1, 8, 2, 7, 1, 6, 2, 5)
+
+
+def burst(costs: tuple[int, ...] = PAGE_COSTS) -> list[Request]:
+    """All arrive at once; the costs alone decide."""
+    return [Request(i, 0.0, float(cost)) for i, cost in enumerate(costs)]
+
+
+def shared_prefixes() -> list[Request]:
+    """Two prefixes, short gaps, uneven work: locality and queue length pull apart."""
+    plan = [
+        ("a", 12),
+        ("b", 3),
+        ("a", 4),
+        ("a", 9),
+        ("b", 5),
+        ("b", 2),
+        ("a", 7),
+        ("b", 11),
+        ("a", 1),
+        ("a", 6),
+    ]
+    return [Request(i, 2.0 * i, float(ms), prefix) for i, (prefix, ms) in enumerate(plan)]
+
+
+def sessions() -> list[Request]:
+    """Three sessions that come back, one of them with a new prefix each time; arrivals not in order of id."""
+    plan = [
+        ("s1", "p", 9),
+        ("s2", "q", 4),
+        ("s1", "r", 6),
+        ("s3", "p", 8),
+        ("s2", "p", 3),
+        ("s1", "t", 5),
+        ("s3", "q", 7),
+    ]
+    made = [Request(i, 3.0 * i, float(ms), prefix, session) for i, (session, prefix, ms) in enumerate(plan)]
+    return made[::-1]
+
+
+def sessions_under_load() -> list[Request]:
+    """A session's owner is busy for longer than the slack: the session moves, and then stays where it went."""
+    plan = [("s1", 30), ("s1", 4), ("s1", 3), ("s2", 9), ("s1", 20), ("s2", 2), ("s1", 1)]
+    return [Request(i, float(i), float(ms), "", session) for i, (session, ms) in enumerate(plan)]
+
+
+def simultaneous() -> list[Request]:
+    """Ties everywhere: equal arrivals, equal work, given out of order of id."""
+    return [Request(i, float(i // 3), 4.0, "p" if i % 2 else "", "") for i in (5, 0, 3, 1, 4, 2, 7, 6, 8)]
+
+
+def idle_gaps() -> list[Request]:
+    """Arrivals far apart: every queue is empty, no wait may be negative."""
+    return [Request(i, 100.0 * i, 5.0 + i, "p" if i % 3 == 0 else "q", f"s{i % 2}") for i in range(6)]
+
+
+STREAMS = {
+    "burst": burst,
+    "shared_prefixes": shared_prefixes,
+    "sessions": sessions,
+    "sessions_under_load": sessions_under_load,
+    "simultaneous": simultaneous,
+    "idle_gaps": idle_gaps,
+}
+
+
+def cold(num_replicas: int) -> list[ReplicaState]:
+    """Free replicas with empty caches."""
+    return [ReplicaState(i) for i in range(num_replicas)]
+
+
+def warm_and_busy() -> list[ReplicaState]:
+    """The one that holds prefix «p» is busy for 20 ms, the other for 5 ms (the page's slack example)."""
+    return [ReplicaState(0, 20.0, frozenset({"p"})), ReplicaState(1, 5.0)]

@@ -1,0 +1,189 @@
+"""PAR-REPLICA-ROUTING: which serving replica takes which request.
+
+Question   How do queue length, cached prefixes and sessions trade off, and can a fixture tell the policies apart?
+Baseline   round robin.
+Candidate  --subject: queue_aware, locality_aware (prefix and session) and power_of_two choices.
+Claims     C1  every choice and its reason follow from the policy's definition and what was served before.
+           C2  any schedule serves each request once, in order of arrival, never early, never on a busy replica.
+           C3  metrics equal their definitions: nearest-rank percentiles, load by work, not by count.
+           C4  for every pair of policies there is a stream on which they decide differently.
+           C5  queue_aware stays within (2 − 1/r) of the best makespan and gains from every further replica.
+           C6  on real ranks each request is served once, by the chosen rank, with the right answer and traffic.
+           C7  what cannot be routed is refused by name.
+Not shown  an engine's latency, cache or tail behaviour: the simulation has one clock, the ranks do integer products.
+"""
+
+import copy
+import itertools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parproof import programs
+from parproof.checks import assert_ledger
+from parproof.checks.replica import assert_decisions, assert_metrics, assert_schedule
+from parproof.cost.traffic import Traffic
+from parproof.errors import InvalidPlan
+from parproof.oracles import replica as oracle
+from parproof.subjects.replica_protocol import POLICIES, ReplicaState, Request, RoutingRules
+from parproof.workloads.replica import PAGE_COSTS, STREAMS, burst, cold, warm_and_busy
+
+pytestmark = [pytest.mark.experiment("PAR-REPLICA-ROUTING"), pytest.mark.lanes("cpu")]
+
+RULES = RoutingRules()
+STATELESS = [HealthCheck.function_scoped_fixture]  # a router keeps nothing between two simulations
+every_policy = pytest.mark.parametrize("policy", POLICIES)
+every_stream = pytest.mark.parametrize("stream", STREAMS)
+SLACKS = {"none": 0.0, "exactly_enough": 15.0, "plenty": 50.0}
+
+a_request = st.builds(
+    Request,
+    request_id=st.integers(0, 10_000),
+    arrival_ms=st.integers(0, 60).map(float),
+    service_ms=st.integers(1, 30).map(float),
+    prefix_key=st.sampled_from(["", "p", "q"]),
+    session_id=st.sampled_from(["", "s", "t"]),
+)
+a_stream = st.lists(a_request, min_size=1, max_size=14, unique_by=lambda r: r.request_id)
+some_replicas = st.lists(
+    st.tuples(st.integers(0, 40).map(float), st.frozensets(st.sampled_from("pq"))), min_size=1, max_size=4
+).map(lambda made: [ReplicaState(7 - i, free, held) for i, (free, held) in enumerate(made)])
+
+
+@pytest.fixture
+def router(subject, lane):
+    """The subject's implementation; the lane places the test among those that need no GPU."""
+    return subject.make("replica")
+
+
+@pytest.mark.claim("C1", "C2", "C3")
+@every_policy
+@every_stream
+def test_c1_c2_c3_decisions_schedule_and_figures(stream, policy, router, evidence):
+    """Each stream was made to separate policies; see workloads."""
+    requests, replicas = STREAMS[stream](), cold(3)
+    evidence.on("replica_stream", stream=stream, policy=policy, replicas=3)
+    served = router.simulate(requests, replicas, policy, RULES)
+    assert_schedule(served, requests, replicas, RULES)
+    assert_decisions(served, requests, replicas, policy, RULES)
+    metrics = router.metrics(requests, replicas, served)
+    assert_metrics(metrics, requests, replicas, served)
+    evidence.measured(makespan_ms=metrics.makespan_ms, max_over_mean_work=metrics.max_over_mean_work)
+
+
+@pytest.mark.claim("C1")
+@pytest.mark.parametrize("slack", SLACKS)
+def test_c1_locality_waits_for_the_prefix_up_to_and_including_the_slack(slack, router):
+    """The page's example: waits of 20 and 5 ms, the prefix on the busy replica."""
+    rules = RoutingRules(slack_ms=SLACKS[slack])
+    requests = [Request(0, 0.0, 10.0, "p")]
+    (served,) = router.simulate(requests, warm_and_busy(), "locality_aware", rules)
+    expected = (1, "queue_fallback") if slack == "none" else (0, "prefix_locality")
+    assert (served.replica_id, served.reason) == expected, f"replica {served.replica_id} ({served.reason})"
+
+
+@pytest.mark.claim("C2", "C3")
+@every_policy
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=STATELESS)
+@given(requests=a_stream, replicas=some_replicas)
+def test_c2_c3_hold_for_any_stream_and_fleet(policy, router, requests, replicas):
+    """Busy and warm replicas, equal arrivals, ids in any order; the inputs stay as they were."""
+    before = copy.deepcopy((requests, replicas))
+    served = router.simulate(requests, replicas, policy, RULES)
+    assert (requests, replicas) == before, "the inputs were changed"
+    assert_schedule(served, requests, replicas, RULES)
+    assert_decisions(served, requests, replicas, policy, RULES)
+    assert_metrics(router.metrics(requests, replicas, served), requests, replicas, served)
+
+
+@pytest.mark.claim("C4")
+@pytest.mark.parametrize("pair", list(itertools.combinations(POLICIES, 2)), ids="-".join)
+def test_c4_some_stream_separates_every_pair_of_policies(pair, router):
+    """Policies that never differ cannot be compared: the page's own fixture could not tell two of them apart."""
+
+    def placements(policy):
+        return [
+            tuple(s.replica_id for s in router.simulate(make(), cold(3), policy, RULES))
+            for make in STREAMS.values()
+        ]
+
+    assert placements(pair[0]) != placements(pair[1]), f"{pair[0]} and {pair[1]} place every request alike"
+
+
+@pytest.mark.claim("C5")
+def test_c5_the_page_costs_give_the_page_loads(router):
+    """Round robin 6 and 26, least loaded 17 and 15, the best possible makespan 16."""
+
+    def loads(policy):
+        served = router.simulate(burst(), cold(2), policy, RULES)
+        return [sum(s.finish_ms - s.start_ms for s in served if s.replica_id == r) for r in range(2)]
+
+    assert loads("round_robin") == [6, 26]
+    assert loads("queue_aware") == [17, 15], f"queue_aware loads {loads('queue_aware')}, expected [17, 15]"
+    assert oracle.best_makespan(PAGE_COSTS, 2) == 16
+
+
+@pytest.mark.claim("C5")
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=STATELESS)
+@given(costs=st.lists(st.integers(1, 20), min_size=1, max_size=7))
+def test_c5_queue_aware_is_bounded_by_the_optimum_and_gains_from_replicas(router, costs):
+    """Graham's bound for jobs in given order; independent jobs show none of his anomalies."""
+    makespans = []
+    for num_replicas in (1, 2, 3):
+        served = router.simulate(burst(tuple(costs)), cold(num_replicas), "queue_aware", RULES)
+        makespans.append(max(s.finish_ms for s in served))
+        best = oracle.best_makespan(costs, num_replicas)
+        assert best <= makespans[-1] <= (2 - 1 / num_replicas) * best, (
+            f"makespan {makespans[-1]}, best {best}"
+        )
+    assert makespans == sorted(makespans, reverse=True), f"a further replica costs time: {makespans}"
+
+
+@pytest.mark.claim("C6")
+@pytest.mark.parametrize("policy", ["round_robin", "queue_aware"])
+@pytest.mark.parametrize("world", [2, 3], ids="W{}".format)
+def test_c6_each_rank_serves_what_it_was_given(world, policy, ranks, subject, evidence):
+    """Answers are checked against plain integers, work against the plan, traffic against its three lines."""
+    subject.require("replica")
+    requests, program = burst(), programs.replica
+    evidence.on("replica_burst", policy=policy, replicas=world)
+    run = ranks(world).run(program.serve_for_real, subject, policy, requests, RULES)
+    answers = [
+        oracle.answer(
+            int(r.service_ms), r.request_id, dim=programs.replica.WORK_DIM, modulus=programs.replica.MODULUS
+        )
+        for r in requests
+    ]
+    traffic = [
+        Traffic("broadcast", 1, 8 * len(requests), 8 * len(requests), world, "dispatch"),
+        Traffic("all_reduce", 1, 16 * len(requests), 16 * len(requests), world, "collect"),
+    ]
+    evidence.predict(traffic)
+    for rank, result in enumerate(run.results):
+        assert result["times_served"] == [1] * len(requests), (
+            f"{run.where(rank)}: served {result['times_served']} times"
+        )
+        assert result["answers"] == answers, f"{run.where(rank)}: answers differ from the integers"
+        planned = sum(PAGE_COSTS[i] for i, who in enumerate(result["plan"]) if who == rank)
+        assert result["units"] == planned, (
+            f"{run.where(rank)}: {result['units']} units of work, {planned} planned"
+        )
+        assert_ledger(run.ledgers[rank], traffic, where=run.where(rank))
+
+
+@pytest.mark.claim("C7")
+@pytest.mark.parametrize(
+    ("requests", "replicas", "policy", "text"),
+    [
+        (burst(), [], "queue_aware", "0 replicas"),
+        (burst(), cold(2), "fastest", "'fastest'"),
+        ([Request(1, 0, 1), Request(1, 0, 1)], cold(2), "round_robin", "two requests of one id"),
+        ([Request(1, -1.0, 1)], cold(2), "round_robin", "negative time in request 1"),
+    ],
+    ids=["no_replicas", "unknown_policy", "duplicate_id", "negative_time"],
+)
+def test_c7_what_cannot_be_routed_is_refused(requests, replicas, policy, text, router):
+    """By name, not by an index error from inside or by a schedule that means nothing."""
+    with pytest.raises(InvalidPlan, match=text):
+        router.simulate(requests, replicas, policy, RULES)
