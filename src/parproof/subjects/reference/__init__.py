@@ -2,12 +2,14 @@
 
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives_lacks import LACKS as COLLECTIVES_LACKS
+from parproof.subjects.reference.zero_lacks import LACKS as ZERO_LACKS
 
 SUBJECT = Subject(
     name="reference",
     mechanisms={
         "collectives": "parproof.subjects.reference.collectives:Collectives",
         "replica": "parproof.subjects.reference.replica:ReplicaRouting",
+        "zero": "parproof.subjects.reference.zero:Zero",
     },
-    lacks=COLLECTIVES_LACKS,
+    lacks=COLLECTIVES_LACKS | ZERO_LACKS,
 )

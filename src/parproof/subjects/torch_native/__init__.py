@@ -2,9 +2,13 @@
 
 from parproof.subjects.protocol import Subject
 from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVES_LACKS
+from parproof.subjects.torch_native.zero_lacks import LACKS as ZERO_LACKS
 
 SUBJECT = Subject(
     name="torch_native",
-    mechanisms={"collectives": "parproof.subjects.torch_native.collectives:Collectives"},
-    lacks=COLLECTIVES_LACKS | {"replica*": "torch ships no router of serving requests"},
+    mechanisms={
+        "collectives": "parproof.subjects.torch_native.collectives:Collectives",
+        "zero": "parproof.subjects.torch_native.zero:Zero",
+    },
+    lacks=COLLECTIVES_LACKS | ZERO_LACKS | {"replica*": "torch ships no router of serving requests"},
 )

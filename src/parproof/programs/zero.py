@@ -1,0 +1,178 @@
+"""Rank programs of PAR-ZERO-STATE. Importing this module does not import torch, so that collection stays light."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from parproof.subjects.zero_protocol import StatePlan
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from parproof.ranks.context import RankContext
+    from parproof.subjects.protocol import SubjectRef
+    from parproof.subjects.zero_protocol import StateTraining
+
+
+@dataclass(frozen=True)
+class Course:
+    """A training run: which model and data (`kind`, see workloads.zero), how laid out, for how long."""
+
+    kind: str
+    plan: StatePlan
+    windows: int = 3
+    dtype: str = "float64"
+    first_window: int = 0
+
+
+def begin(ctx: RankContext, subject: SubjectRef, course: Course) -> StateTraining:
+    """Build the model of a course under its plan."""
+    import torch
+
+    from parproof.workloads import zero as workload
+
+    module = workload.build(course.kind, getattr(torch, course.dtype), ctx.device)
+    with ctx.phase("build"):
+        training: StateTraining = subject.make("zero").build(course.plan, module, workload.UNITS)
+    return training
+
+
+def window(ctx: RankContext, training: StateTraining, course: Course, index: int) -> dict[str, Any]:
+    """One window up to its gradients: the micro-batches' losses; phases window2/micro0/forward and so on."""
+    import torch
+
+    from parproof.workloads import zero as workload
+
+    plan, losses = course.plan, []
+    batch = workload.global_batch(course.kind, index, getattr(torch, course.dtype))
+    parts = ctx.world_size * plan.accumulation
+    for micro in range(plan.accumulation):
+        samples = workload.share(batch, ctx.rank * plan.accumulation + micro, parts)
+        if plan.mixed_bf16:
+            samples = tuple(t.to(torch.bfloat16) for t in samples)
+        samples = tuple(t.to(ctx.device) for t in samples)
+        last = micro == plan.accumulation - 1
+        with ctx.phase(f"window{index}/micro{micro}/forward"):
+            loss = training.forward(*samples, last=last)
+        with ctx.phase(f"window{index}/micro{micro}/backward"):
+            training.backward(loss)
+        losses.append(float(loss.detach()))
+    return {"losses": losses}
+
+
+def train(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
+    """A whole course; what this rank saw and holds, as plain data."""
+    training = begin(ctx, subject, course)
+    return report(ctx, training, course)
+
+
+def report(ctx: RankContext, training: StateTraining, course: Course) -> dict[str, Any]:
+    """Run the windows of a course; per window losses, gradients and norm, at the end parameters and state."""
+    seen: dict[str, list[Any]] = {"losses": [], "gradients": [], "norms": []}
+    for index in range(course.first_window, course.first_window + course.windows):
+        seen["losses"] += window(ctx, training, course, index)["losses"]
+        seen["gradients"].append(copied(training, "gradients"))
+        with ctx.phase(f"window{index}/clip"):
+            seen["norms"].append(float(training.clip()))
+        with ctx.phase(f"window{index}/step"):
+            training.step()
+    return seen | final(training)
+
+
+def final(training: StateTraining) -> dict[str, Any]:
+    """Parameters, optimizer state and step counts that this rank holds."""
+    kinds = ("parameters", "exp_avg", "exp_avg_sq")
+    return {kind: copied(training, kind) for kind in kinds} | {
+        "steps": training.steps(),
+        "layout": training.layout,
+    }
+
+
+def copied(training: StateTraining, kind: str) -> dict[str, list[tuple[int, Tensor]]]:
+    """Pieces of one kind, detached from what goes on living."""
+    return {
+        name: [(start, piece.detach().reshape(-1).clone().cpu()) for start, piece in pieces]
+        for name, pieces in training.pieces(kind).items()
+    }
+
+
+def bytes_held(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
+    """Resident bytes by object, after the last backward and after the last step of a course."""
+    from parproof.programs.zero_memory import Census
+
+    census = Census()
+    training = begin(ctx, subject, course)
+    points = {}
+    for index in range(course.windows):
+        window(ctx, training, course, index)
+        points["after_backward"] = census.take(training)
+        training.clip()
+        training.step()
+        points["after_step"] = census.take(training)
+    return points | {"layout": training.layout}
+
+
+def refuse(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
+    """Build what cannot be built: the error's kinds and text, or what came of it."""
+    from parproof.workloads import zero as workload
+
+    try:
+        if course.kind == "empty":
+            subject.make("zero").build(course.plan, _nothing(), ())
+        else:
+            begin(ctx, subject, course)
+    except Exception as error:
+        return {"kinds": [kind.__name__ for kind in type(error).__mro__], "text": str(error)}
+    return {"kinds": [], "text": f"built {course.plan.strategy} with {len(workload.UNITS)} units"}
+
+
+def _nothing() -> nn.Module:
+    from torch import nn
+
+    return nn.ReLU()
+
+
+def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, mode: str) -> dict[str, Any]:
+    """Train, save, train on; the uninterrupted end. `mode` async goes on while the checkpoint is written."""
+    import torch.distributed as dist
+
+    training = begin(ctx, subject, course)
+    report(ctx, training, course)
+    if mode == "async":
+        pending = training.save_async(directory)
+    else:
+        training.save(directory)
+    more = Course(course.kind, course.plan, course.windows, course.dtype, course.windows)
+    seen = report(ctx, training, more)
+    if mode == "async":
+        pending.result()
+    dist.barrier()
+    return seen
+
+
+def resume(ctx: RankContext, subject: SubjectRef, course: Course, directory: str) -> dict[str, Any]:
+    """Load into a fresh model and train the second half of a course."""
+    training = begin(ctx, subject, course)
+    training.load(directory)
+    return report(ctx, training, course)
+
+
+def raw_gradients(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
+    """What a communication hook is given, and what comes out."""
+    training = begin(ctx, subject, course)
+    window(ctx, training, course, 0)
+    raw = {
+        name: [(start, piece.clone()) for start, piece in pieces]
+        for name, pieces in training.raw_gradients().items()
+    }
+    return {"raw": raw, "gradients": copied(training, "gradients")}
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """A dtype by name."""
+    import torch
+
+    found: torch.dtype = getattr(torch, name)
+    return found

@@ -1,0 +1,57 @@
+"""Saving and loading with torch.distributed.checkpoint, and with ZeroRedundancyOptimizer's own consolidation."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+
+class Pending(Protocol):
+    """What async_save returns."""
+
+    def result(self) -> object:
+        """Wait."""
+
+
+def save(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Sharded state by DCP; ZeRO-1 state is consolidated on rank 0 first, as its documentation says."""
+    if isinstance(optimizer, ZeroRedundancyOptimizer):
+        optimizer.consolidate_state_dict(to=0)
+        if dist.get_rank() == 0:
+            folder = pathlib.Path(directory)
+            folder.mkdir(parents=True, exist_ok=True)
+            whole = {"model": module.state_dict(), "optimizer": optimizer.state_dict()}
+            torch.save(whole, folder / "consolidated.pt")
+        dist.barrier()
+        return
+    dcp.save(_state(module, optimizer), checkpoint_id=directory)
+
+
+def save_async(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> Pending:
+    """Returns once the state is staged."""
+    pending: Pending = dcp.async_save(_state(module, optimizer), checkpoint_id=directory)
+    return pending
+
+
+def load(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Every rank reads what it needs."""
+    if isinstance(optimizer, ZeroRedundancyOptimizer):
+        whole = torch.load(pathlib.Path(directory) / "consolidated.pt", weights_only=True)
+        module.load_state_dict(whole["model"])
+        optimizer.load_state_dict(whole["optimizer"])
+        return
+    state = _state(module, optimizer)
+    dcp.load(state, checkpoint_id=directory)
+    set_state_dict(module, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
+
+
+def _state(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    model, state = get_state_dict(module, optimizer)
+    return {"model": model, "optimizer": state}
