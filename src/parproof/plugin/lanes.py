@@ -16,6 +16,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     unknown = [name for name in marker.args if name not in LANES]
     if unknown:
         raise pytest.UsageError(f"{metafunc.definition.nodeid}: unknown lane {unknown}; lanes are {LANES}")
+    if "lane" not in metafunc.fixturenames:
+        return  # starts no ranks: one collection is enough, see pytest_collection_modifyitems
     params = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in marker.args]
     metafunc.parametrize("lane", params, indirect=True)
 
@@ -27,8 +29,12 @@ def lane(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that starts ranks and names no lane belongs to `cpu`, so that -m cpu finds it."""
+    """A test that starts ranks and names no lane belongs to `cpu`, so that -m cpu finds it; one that names lanes
+    but starts no ranks belongs to the first of them."""
     for item in items:
+        marker = item.get_closest_marker("lanes")
+        if marker is not None and marker.args and lane_of(item) is None:
+            item.add_marker(getattr(pytest.mark, marker.args[0]))
         uses_ranks = "ranks" in getattr(item, "fixturenames", ())
         if uses_ranks and lane_of(item) is None and item.get_closest_marker("selfcheck") is None:
             item.add_marker(pytest.mark.cpu)
