@@ -2,5 +2,7 @@
 
 from parproof.checks.ledger import assert_ledger
 from parproof.checks.values import assert_exact, assert_within
+from parproof.lazy import submodules_of
 
 __all__ = ["assert_exact", "assert_ledger", "assert_within"]
+__getattr__ = submodules_of(__name__)

@@ -8,7 +8,9 @@ SUBJECT = Subject(
     name="reference",
     mechanisms={
         "collectives": "parproof.subjects.reference.collectives:Collectives",
+        "context": "parproof.subjects.reference.context:ContextAttention",
         "replica": "parproof.subjects.reference.replica:ReplicaRouting",
+        "tensor": "parproof.subjects.reference.tensor:TensorParallel",
         "zero": "parproof.subjects.reference.zero:Zero",
     },
     lacks=COLLECTIVES_LACKS | ZERO_LACKS,

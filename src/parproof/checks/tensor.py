@@ -1,0 +1,127 @@
+"""Checks of parts against the whole: every element is somewhere, every part is right, copies are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from parproof.checks.bounds import reassociation_bound
+from parproof.checks.values import assert_exact, assert_within
+from parproof.oracles.tensor import Answer
+from parproof.programs.tensor import Outcome
+from parproof.subjects.tensor_protocol import Piece
+from parproof.workloads.layouts import Move
+from parproof.workloads.tensor import Case
+
+
+def rounding_bound(dtype: torch.dtype, ranks: int, length: int, norm: float, total: float) -> float:
+    """L2 error that re-ordered sums may make in a tensor of this norm: docs/numerics.md, tensor parallelism."""
+    eps = torch.finfo(dtype).eps
+    return reassociation_bound(eps, norm=norm, all_norm=total, ranks=ranks, length=length)
+
+
+def answered(outcomes: Sequence[Outcome], case_name: str, *, may_refuse: bool) -> bool:
+    """Did the ranks give an answer? Refusing is fine where the sizes are odd, if all ranks do."""
+    __tracebackhide__ = True
+    refusals = {rank: o.refused for rank, o in enumerate(outcomes) if o.refused is not None}
+    for rank, text in refusals.items():
+        if not may_refuse or len(refusals) != len(outcomes):
+            others = "it must be answered" if not may_refuse else "another rank answered"
+            raise AssertionError(
+                f"rank {rank} of {len(outcomes)}: {case_name}: refused, but {others}: {text}"
+            )
+    return not refusals
+
+
+def assert_pieces(
+    pieces: Sequence[Sequence[Piece]],
+    whole: Tensor,
+    *,
+    dtype: torch.dtype,
+    what: str,
+    bound: float | None = None,
+) -> None:
+    """Each rank's pieces equal their part of the whole (within the bound), copies agree bit for bit, none is missing.
+
+    pieces   pieces[rank]: what the rank holds
+    whole    the oracle's tensor, float64
+    """
+    __tracebackhide__ = True
+    missing = torch.ones(whole.shape, dtype=torch.bool)
+    first_holder: dict[object, tuple[int, Tensor]] = {}
+    for rank, mine in enumerate(pieces):
+        where = f"rank {rank} of {len(pieces)}"
+        for piece in mine:
+            place = tuple(slice(a, b) for a, b in piece.index)
+            missing[place] = False
+            if bound is None:
+                assert_exact(piece.local, whole[place].to(dtype), where=where, what=what)
+            else:
+                assert_within(piece.local, whole[place], bound=bound, where=where, what=what)
+            holder, copy = first_holder.setdefault(piece.index, (rank, piece.local))
+            assert_exact(piece.local, copy, where=where, what=f"{what}, compared with rank {holder}")
+    if bool(missing.any()):
+        first = [int(i) for i in missing.nonzero()[0]]
+        raise AssertionError(
+            f"all {len(pieces)} ranks: {what}: {int(missing.sum())} of {missing.numel()} elements"
+            f" are on no rank; first at {first}"
+        )
+
+
+def assert_output(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> None:
+    """The ranks hold the whole layer's output."""
+    __tracebackhide__ = True
+    norm, ranks = float(answer.output.norm()), len(outcomes)
+    bound = rounding_bound(case.torch_dtype, ranks, answer.reduction_length, norm, norm)
+    pieces = [[o.output] if o.output else [] for o in outcomes]
+    assert_pieces(
+        pieces,
+        answer.output,
+        dtype=case.torch_dtype,
+        what=f"{case.name}: output",
+        bound=None if case.integers else bound,
+    )
+
+
+def assert_gradients(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> None:
+    """The ranks hold the whole layer's gradients, tensor by tensor: input, weights, biases."""
+    __tracebackhide__ = True
+    total = answer.gradient_norm
+    tensors = {name: [o.gradients.get(name, []) for o in outcomes] for name in answer.gradients}
+    wholes = dict(answer.gradients)
+    if answer.input_gradient is not None:
+        tensors["input"] = [[o.input_gradient] if o.input_gradient else [] for o in outcomes]
+        wholes["input"] = answer.input_gradient
+        total = max(total, float(answer.input_gradient.norm()))
+    for name, whole in wholes.items():
+        bound = rounding_bound(
+            case.torch_dtype, len(outcomes), answer.reduction_length, float(whole.norm()), total
+        )
+        assert_pieces(
+            tensors[name],
+            whole,
+            dtype=case.torch_dtype,
+            what=f"{case.name}: gradient of {name}",
+            bound=None if case.integers else bound,
+        )
+
+
+def assert_whole(outcomes: Sequence[Outcome], whole: Tensor, what: str) -> None:
+    """The ranks' parts are the parts of this tensor, bit for bit."""
+    __tracebackhide__ = True
+    if answered(outcomes, what, may_refuse=False):
+        pieces = [[o.output] if o.output else [] for o in outcomes]
+        assert_pieces(pieces, whole, dtype=whole.dtype, what=what)
+
+
+def assert_move(outcomes: Sequence[Outcome], move: Move) -> None:
+    """The moved tensor is the tensor, and the gradient that comes back is the gradient that was handed in."""
+    __tracebackhide__ = True
+    if not answered(outcomes, move.name, may_refuse=False):
+        return
+    assert_whole(outcomes, move.whole(), f"{move.name}: moved tensor")
+    gradients = [[o.input_gradient] if o.input_gradient else [] for o in outcomes]
+    whole = move.upstream()
+    assert_pieces(gradients, whole, dtype=whole.dtype, what=f"{move.name}: gradient")

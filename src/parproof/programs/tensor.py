@@ -1,0 +1,228 @@
+"""Rank programs of the tensor-parallel experiment: build, run, give back pieces; judge nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+from parproof.errors import InvalidPlan
+from parproof.ranks.context import RankContext
+from parproof.subjects.protocol import SubjectRef
+from parproof.subjects.tensor_protocol import Layout, Piece, Pieces, SplitLayer, TensorParallel
+from parproof.workloads import layouts as layout_cases
+from parproof.workloads.tensor import Case
+
+NamedPieces = dict[str, list[Piece]]
+
+
+@dataclass
+class Outcome:
+    """One rank's side of one case; `refused` holds the text of an InvalidPlan and nothing else is set then."""
+
+    refused: str | None = None
+    output: Piece | None = None
+    input_gradient: Piece | None = None
+    parameters: NamedPieces = field(default_factory=dict)
+    gradients: NamedPieces = field(default_factory=dict)
+    gradient_norm: float | None = None
+    resident_bytes: int = 0
+
+
+def layers(
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], num_groups: int = 1, norm: bool = False
+) -> list[Outcome]:
+    """Forward and backward of each case, over the world or over `num_groups` interleaved groups at once."""
+    implementation: TensorParallel = subject.make("tensor")
+    group = interleaved(ctx, num_groups)
+    return [_guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
+
+
+def interleaved(ctx: RankContext, num_groups: int) -> ProcessGroup:
+    """This rank's group: ranks number, number + num_groups, …"""
+    if num_groups == 1:
+        return ctx.group
+    lines = [list(range(number, ctx.world_size, num_groups)) for number in range(num_groups)]
+    made = [dist.new_group(line) for line in lines]
+    mine: Any = made[ctx.rank % num_groups]
+    return mine  # type: ignore[no-any-return]
+
+
+def _guarded(run: Callable[[], Outcome]) -> Outcome:
+    try:
+        return run()
+    except InvalidPlan as refusal:
+        return Outcome(refused=str(refusal))
+
+
+def build(subject: TensorParallel, case: Case, group: ProcessGroup) -> SplitLayer:
+    """The subject's layer for a case."""
+    if case.kind == "loss":
+        return subject.vocabulary_loss(group=group, **case.options)
+    method = {
+        "column": subject.column_linear,
+        "row": subject.row_linear,
+        "mlp": subject.mlp,
+        "attention": subject.attention,
+        "embedding": subject.embedding,
+        "sequence": subject.sequence_block,
+    }[case.kind]
+    made: SplitLayer = method(case.params(), group=group, **case.options)  # type: ignore[operator]
+    return made
+
+
+def _layer(ctx: RankContext, subject: TensorParallel, case: Case, group: ProcessGroup, norm: bool) -> Outcome:
+    with ctx.phase("setup"):
+        layer = build(subject, case, group)
+        taken = layer.take(case.input())
+        x = taken.local.detach()
+        if x.is_floating_point():
+            x.requires_grad_()
+    with ctx.phase(case.name):
+        with ctx.phase("forward"):
+            output = layer(x, *case.extra())
+        with ctx.phase("backward"):
+            upstream = cut(case.upstream(), output)
+            torch.autograd.backward(output.local, upstream)
+            gradients = layer.gradients()
+    with ctx.phase("norm"):
+        total = layer.gradient_norm() if norm else None
+    parameters = layer.parameters()
+    grad = None if x.grad is None else Piece(x.grad, taken.index)
+    return Outcome(
+        output=plain(output),
+        input_gradient=grad and plain(grad),
+        parameters=_plain_all(parameters),
+        resident_bytes=storage_bytes(parameters),
+        gradients=_plain_all(gradients),
+        gradient_norm=total,
+    )
+
+
+def storage_bytes(pieces: Pieces) -> int:
+    """Bytes that the pieces keep alive: a view into a whole weight keeps all of it."""
+    storages = [piece.local.untyped_storage() for several in pieces.values() for piece in several]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def cut(whole: Tensor, piece: Piece) -> Tensor:
+    """The part of a whole tensor that a piece says it is."""
+    return whole[tuple(slice(a, b) for a, b in piece.index)]
+
+
+def plain(piece: Piece) -> Piece:
+    """Without a graph, in memory of its own."""
+    return Piece(piece.local.detach().clone(), tuple((int(a), int(b)) for a, b in piece.index))
+
+
+def _plain_all(pieces: Any) -> NamedPieces:
+    return {name: [plain(piece) for piece in several] for name, several in pieces.items()}
+
+
+def redistributions(
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Move]
+) -> list[Outcome]:
+    """Each tensor from one layout to another, and the gradient back."""
+    implementation: TensorParallel = subject.make("tensor")
+    return [_guarded(partial(_redistribute, ctx, implementation, move)) for move in cases]
+
+
+def _redistribute(ctx: RankContext, subject: TensorParallel, move: layout_cases.Move) -> Outcome:
+    whole = move.whole()
+    with ctx.phase("setup"):
+        if "P" in move.source.placements:
+            piece = Piece(move.summand(ctx.rank, ctx.world_size), tuple((0, n) for n in move.shape))
+        else:
+            piece = subject.shard(whole, move.source, group=ctx.group)
+    x = piece.local.detach().requires_grad_()
+    with ctx.phase("forward"):
+        output = subject.redistribute(
+            Piece(x, piece.index), move.shape, move.source, move.target, group=ctx.group
+        )
+    with ctx.phase("backward"):
+        torch.autograd.backward(output.local, cut(move.upstream(), output))
+    assert x.grad is not None
+    return Outcome(output=plain(output), input_gradient=plain(Piece(x.grad, piece.index)))
+
+
+def statistics(
+    ctx: RankContext,
+    subject: SubjectRef,
+    shape: tuple[int, ...],
+    layouts: Sequence[Layout],
+    names: Sequence[str],
+) -> list[dict[str, Tensor]]:
+    """Every statistic of one tensor in every layout."""
+    implementation: TensorParallel = subject.make("tensor")
+    whole = layout_cases.coded(shape).double()
+    found = []
+    for layout in layouts:
+        piece = implementation.shard(whole, layout, group=ctx.group)
+        found.append(
+            {
+                name: implementation.statistic(piece, shape, layout, name, group=ctx.group).detach().clone()
+                for name in names
+            }
+        )
+    return found
+
+
+def views(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.View]) -> list[Outcome]:
+    """Each sharded tensor viewed in another shape."""
+    implementation: TensorParallel = subject.make("tensor")
+
+    def one(case: layout_cases.View) -> Outcome:
+        piece = implementation.shard(layout_cases.coded(case.shape), case.layout, group=ctx.group)
+        viewed = implementation.view(piece, case.shape, case.layout, case.new_shape, group=ctx.group)
+        return Outcome(output=plain(viewed))
+
+    return [_guarded(partial(one, case)) for case in cases]
+
+
+def fills(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Fill]) -> list[Outcome]:
+    """A slice of each sharded tensor overwritten."""
+    implementation: TensorParallel = subject.make("tensor")
+
+    def one(case: layout_cases.Fill) -> Outcome:
+        piece = implementation.shard(layout_cases.coded(case.shape), case.layout, group=ctx.group)
+        filled = implementation.fill(piece, case.shape, case.layout, case.where, case.value, group=ctx.group)
+        return Outcome(output=plain(filled))
+
+    return [_guarded(partial(one, case)) for case in cases]
+
+
+def random_tensors(
+    ctx: RankContext,
+    subject: SubjectRef,
+    shape: tuple[int, ...],
+    layouts: Sequence[Layout],
+    kind: str,
+    seed: int,
+) -> list[Outcome]:
+    """The same random tensor asked for in several layouts."""
+    implementation: TensorParallel = subject.make("tensor")
+
+    def one(layout: Layout) -> Outcome:
+        return Outcome(
+            output=plain(implementation.random(shape, layout, kind=kind, seed=seed, group=ctx.group))
+        )
+
+    return [_guarded(partial(one, layout)) for layout in layouts]
+
+
+def plans(ctx: RankContext, subject: SubjectRef, asked: Sequence[tuple[int, int, int]]) -> list[Any]:
+    """The subject's head plan for each (q heads, kv heads, ranks), or the text of its refusal."""
+    implementation: TensorParallel = subject.make("tensor")
+    found: list[Any] = []
+    for q_heads, kv_heads, ranks in asked:
+        try:
+            found.append(implementation.plan_attention(q_heads, kv_heads, ranks))
+        except InvalidPlan as refusal:
+            found.append(str(refusal))
+    return found
