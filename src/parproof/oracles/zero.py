@@ -52,6 +52,18 @@ def single_process(
     kind: str, recipe: Recipe, windows: int, dtype: torch.dtype = torch.float64
 ) -> Trajectory:
     """Train on the whole batch. A parameter without a gradient is left alone: no decay, no step."""
+    r = recipe
+    known = (r.optimizer, r.lr, r.betas, r.eps, r.weight_decay, r.max_norm, r.no_decay)
+    key = (kind, windows, dtype, *known)
+    if key not in _TRAJECTORIES:
+        _TRAJECTORIES[key] = _train(kind, recipe, windows, dtype)
+    return _TRAJECTORIES[key]
+
+
+_TRAJECTORIES: dict[tuple[object, ...], Trajectory] = {}
+
+
+def _train(kind: str, recipe: Recipe, windows: int, dtype: torch.dtype) -> Trajectory:
     module = workload.build(kind, dtype)
     named = dict(module.named_parameters())
     out = Trajectory()

@@ -25,6 +25,7 @@ class Course:
     windows: int = 3
     dtype: str = "float64"
     first_window: int = 0
+    units: tuple[str, ...] = ("blocks.0", "blocks.1")
 
 
 def begin(ctx: RankContext, subject: SubjectRef, course: Course) -> StateTraining:
@@ -35,7 +36,7 @@ def begin(ctx: RankContext, subject: SubjectRef, course: Course) -> StateTrainin
 
     module = workload.build(course.kind, getattr(torch, course.dtype), ctx.device)
     with ctx.phase("build"):
-        training: StateTraining = subject.make("zero").build(course.plan, module, workload.UNITS)
+        training: StateTraining = subject.make("zero").build(course.plan, module, course.units)
     return training
 
 
@@ -110,14 +111,13 @@ def bytes_held(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[st
         points["after_backward"] = census.take(training)
         training.clip()
         training.step()
-        points["after_step"] = census.take(training)
+        kept = points["after_backward"]["gradients"] if training.layout.keeps_buckets else 0
+        points["after_step"] = census.take(training, kept_bytes=kept)
     return points | {"layout": training.layout}
 
 
 def refuse(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
     """Build what cannot be built: the error's kinds and text, or what came of it."""
-    from parproof.workloads import zero as workload
-
     try:
         if course.kind == "empty":
             subject.make("zero").build(course.plan, _nothing(), ())
@@ -125,7 +125,7 @@ def refuse(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, A
             begin(ctx, subject, course)
     except Exception as error:
         return {"kinds": [kind.__name__ for kind in type(error).__mro__], "text": str(error)}
-    return {"kinds": [], "text": f"built {course.plan.strategy} with {len(workload.UNITS)} units"}
+    return {"kinds": [], "text": f"built {course.plan.strategy} "}
 
 
 def _nothing() -> nn.Module:
@@ -168,11 +168,3 @@ def raw_gradients(ctx: RankContext, subject: SubjectRef, course: Course) -> dict
         for name, pieces in training.raw_gradients().items()
     }
     return {"raw": raw, "gradients": copied(training, "gradients")}
-
-
-def dtype_of(name: str) -> torch.dtype:
-    """A dtype by name."""
-    import torch
-
-    found: torch.dtype = getattr(torch, name)
-    return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,39 +12,48 @@ from torch import Tensor
 from parproof.subjects.zero_protocol import StateTraining
 
 
+PATIENCE_S = 2.0
+
+
 class Census:
     """Bytes by kind, and what else came to life since the census began.
 
-    `other` finds what a subject holds beside what it says it holds: every tensor that Python can see. Memory
-    held in C++ only (DDP's buckets, when gradients are not views of them) stays invisible.
+    `other` finds what a subject holds beside what it says it holds: every floating-point tensor that Python
+    can see. Memory that only C++ knows stays invisible.
     """
 
     def __init__(self) -> None:
-        self._before = self._keys(_live_tensors())
+        self._before = {storage.data_ptr() for storage, _ in _storages(_live_tensors())}
 
-    def take(self, training: StateTraining) -> dict[str, int]:
-        """Bytes now; zero-dimensional tensors (step counters) are counted apart."""
+    def take(self, training: StateTraining, *, kept_bytes: int = 0) -> dict[str, int]:
+        """Bytes now; zero-dimensional tensors (step counters) are counted apart.
+
+        A backend's thread may let go of a finished message a moment later, so more than `kept_bytes` of
+        other memory is looked at again for up to two seconds.
+        """
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            found = self._count(training)
+            if found["other"] == kept_bytes or time.monotonic() > end:
+                return found
+            time.sleep(0.005)
+
+    def _count(self, training: StateTraining) -> dict[str, int]:
         counted: set[int] = set()
         found: dict[str, int] = {"counters": 0}
         for kind, tensors in training.held().items():
             found[kind] = 0
-            for tensor in tensors:
-                for storage in _storages(tensor):
-                    if storage.data_ptr() in counted:
-                        continue
+            for storage, tensor in _storages(tensors):
+                if storage.data_ptr() not in counted:
                     counted.add(storage.data_ptr())
                     found["counters" if tensor.ndim == 0 else kind] += storage.nbytes()
-        found["other"] = 0
-        for tensor in _live_tensors():
-            for storage in _storages(tensor):
-                if storage.nbytes() and storage.data_ptr() not in counted | self._before and tensor.ndim:
-                    counted.add(storage.data_ptr())
-                    found["other"] += storage.nbytes()
+        strange = {
+            storage.data_ptr(): storage.nbytes()
+            for storage, tensor in _storages(_live_tensors())
+            if tensor.ndim and tensor.is_floating_point()
+        }
+        found["other"] = sum(n for key, n in strange.items() if key not in counted | self._before)
         return found
-
-    @staticmethod
-    def _keys(tensors: Iterable[Tensor]) -> set[int]:
-        return {storage.data_ptr() for tensor in tensors for storage in _storages(tensor)}
 
 
 def _live_tensors() -> list[Tensor]:
@@ -52,9 +61,12 @@ def _live_tensors() -> list[Tensor]:
     return [found for found in gc.get_objects() if isinstance(found, Tensor)]
 
 
-def _storages(tensor: Any) -> list[torch.UntypedStorage]:
-    inner = getattr(tensor, "_local_tensor", tensor)
-    try:
-        return [inner.untyped_storage()]
-    except (NotImplementedError, RuntimeError):
-        return []
+def _storages(tensors: Iterable[Tensor]) -> Iterator[tuple[torch.UntypedStorage, Tensor]]:
+    """Storages with memory, and the tensor each was found by."""
+    for tensor in tensors:
+        try:
+            storage = getattr(tensor, "_local_tensor", tensor).untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            continue
+        if storage.nbytes():
+            yield storage, tensor

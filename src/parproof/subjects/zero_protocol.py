@@ -33,9 +33,9 @@ class StatePlan:
     strategy: str
     accumulation: int = 1
     optimizer: str = "adamw"
-    lr: float = 2.0**-6
+    lr: float = 2.0**-7
     betas: tuple[float, float] = (0.9, 0.99)
-    eps: float = 1e-2
+    eps: float = 0.1
     weight_decay: float = 0.0
     max_norm: float | None = None
     replicas: int = 1
@@ -54,12 +54,12 @@ class StateLayout:
                         parameters: whole parameters, largest first to the rank with least
     parameters_at_rest  zero2 between steps: replicated (gathered after the step) or sharded (gathered
                         before each forward, kept until after backward)
-    norm_messages       messages a rank sends to agree on the gradient norm when gradients are sharded
+    keeps_buckets       memory of reduced gradients stays allocated after a step, for the next one
     """
 
     ownership: str
     parameters_at_rest: str = "replicated"
-    norm_messages: int = 1
+    keeps_buckets: bool = False
 
 
 class PendingSave(Protocol):

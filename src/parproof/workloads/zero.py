@@ -109,9 +109,7 @@ class Products(nn.Module):
     def _block(self) -> nn.Sequential:
         if self.linear:
             return nn.Sequential(nn.Linear(IN, OUT))
-        return nn.Sequential(
-            nn.Linear(IN, HIDDEN, bias=False), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=False)
-        )
+        return nn.Sequential(nn.Linear(IN, HIDDEN, bias=False), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=False))
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
         """Mean over the samples; with `linear` the gradient does not depend on the parameters."""
@@ -180,3 +178,20 @@ def share(batch: tuple[Tensor, ...], index: int, parts: int) -> tuple[Tensor, ..
         raise ValueError(f"{size} samples cannot be cut into {parts} equal parts")
     step = size // parts
     return tuple(tensor[index * step : (index + 1) * step].clone() for tensor in batch)
+
+
+def trainable_shapes(kind: str) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Shapes of the trainable parameters by unit, the root's own ones first."""
+    module = build(kind, torch.float32)
+    by_unit: dict[str, list[tuple[int, ...]]] = {path: [] for path in ("", *UNITS)}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            unit = next((u for u in UNITS if name.startswith(u + ".")), "")
+            by_unit[unit].append(tuple(parameter.shape))
+    return tuple(tuple(shapes) for shapes in by_unit.values())
+
+
+def sizes(kind: str, *, trainable_only: bool = False) -> dict[str, int]:
+    """Elements of each parameter."""
+    named = build(kind, torch.float32).named_parameters()
+    return {name: p.numel() for name, p in named if p.requires_grad or not trainable_only}

@@ -84,9 +84,7 @@ def _check(
         problem = f"{name} is incomplete or not finite in the checkpoint"
     else:
         return
-    raise UsageError(
-        problem, expected=f"{parameter.numel()} elements of {parameter.dtype}", where=directory
-    )
+    raise UsageError(problem, expected=f"{parameter.numel()} elements of {parameter.dtype}", where=directory)
 
 
 @torch.no_grad()

@@ -5,6 +5,4 @@ LACKS: dict[str, str] = {
     "zero.fused": "its Adam exists in one form only",
     "zero.raw_hook": "it has no communication hooks",
     "zero.small_buckets": "it has no buckets",
-    "zero.penalty.zero3": "it frees parameters when the gradients of their unit are complete, once a backward",
-    "zero.penalty.hsdp": "it frees parameters when the gradients of their unit are complete, once a backward",
 }

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from parproof.errors import UsageError
+from parproof.errors import InvalidPlan, UsageError
 from parproof.subjects.reference.zero_adam import SliceOptimizer
 from parproof.subjects.reference.zero_checkpoint import read, snapshot, write, write_async
 from parproof.subjects.reference.zero_flat import FlatBuffer, Segment
@@ -44,6 +44,8 @@ class Training:
 
     def _flatten(self, units: Sequence[str]) -> dict[str, list[FlatBuffer]]:
         """The root first; each parameter belongs to the innermost unit around it, a tied one to its first use."""
+        if units:
+            _refuse_sharing(self.module, units)
         by_key: dict[tuple[str, torch.dtype, bool], list[tuple[str, nn.Parameter]]] = {}
         for name, parameter in self.module.named_parameters():
             unit = max((u for u in units if name.startswith(u + ".")), key=len, default="")
@@ -168,7 +170,7 @@ class Training:
             return {
                 name: [(starts[name], state[kind])]
                 for name, state in self.optimizer.state.items()
-                if kind in state
+                if kind in state and self.optimizer.num_steps[name]
             }
         found: Pieces = {}
         for buffer in (b for buffers in self.buffers.values() for b in buffers):
@@ -189,7 +191,7 @@ class Training:
 
     def steps(self) -> dict[str, int]:
         """Updates so far."""
-        return dict(self.optimizer.num_steps)
+        return {name: count for name, count in self.optimizer.num_steps.items() if count}
 
     def held(self) -> dict[str, list[Tensor]]:
         """See StateTraining.held."""
@@ -220,6 +222,21 @@ class Training:
     def load(self, directory: str) -> None:
         """See StateTraining.load."""
         read(directory, self)
+
+
+def _refuse_sharing(module: nn.Module, units: Sequence[str]) -> None:
+    """A parameter that two units use would be given back while one still needs it."""
+    seen: dict[int, tuple[str, str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        unit = max((u for u in units if name.startswith(u + ".")), key=len, default="")
+        first, home = seen.setdefault(id(parameter), (name, unit))
+        if home != unit:
+            raise InvalidPlan(
+                f"{first} and {name} are one parameter in two units",
+                expected="tied parameters inside one unit",
+                where="building a sharded training",
+                next_step="leave both modules to the root, or make one unit of them",
+            )
 
 
 def _groups(replicas: int) -> tuple[dist.ProcessGroup, dist.ProcessGroup | None]:

@@ -140,7 +140,7 @@ class Replicated(Training):
 
     def __init__(self, plan: StatePlan, module: nn.Module) -> None:
         zero1 = plan.strategy == "zero1"
-        self.layout = StateLayout(ownership="parameters" if zero1 else "elements")
+        self.layout = StateLayout(ownership="parameters" if zero1 else "elements", keeps_buckets=True)
         self.ddp = DistributedDataParallel(
             module,
             static_graph="static_graph" in plan.options,
@@ -202,9 +202,7 @@ class Sharded(Training):
     """FSDP2: zero2 keeps parameters whole until backward, zero3 and hsdp give them back after forward."""
 
     def __init__(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> None:
-        self.layout = StateLayout(
-            ownership="rows", parameters_at_rest="sharded", norm_messages=0
-        )
+        self.layout = StateLayout(ownership="rows", parameters_at_rest="sharded")
         reshard = plan.strategy != "zero2"
         options: dict[str, Any] = {"reshard_after_forward": reshard}
         kind = next(iter(module.parameters())).device.type if list(module.parameters()) else "cpu"

@@ -35,8 +35,10 @@ def save(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) ->
 
 
 def save_async(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> Pending:
-    """Returns once the state is staged."""
-    pending: Pending = dcp.async_save(_state(module, optimizer), checkpoint_id=directory)
+    """Returns once the state is staged; the writer talks in a group of its own."""
+    pending: Pending = dcp.async_save(
+        _state(module, optimizer), checkpoint_id=directory, process_group=dist.new_group()
+    )
     return pending
 
 

@@ -1,0 +1,147 @@
+"""Judging training state that lies in pieces on many ranks: values, ownership, losses and norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from parproof.checks.values import assert_exact, assert_within
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from parproof.ledger.rows import Row
+
+Pieces = Mapping[str, Sequence[tuple[int, "Tensor"]]]
+
+
+def assert_pieces(
+    by_rank: Sequence[Pieces],
+    expected: Mapping[str, Tensor],
+    *,
+    what: str,
+    bounds: Mapping[str, float] | float | None,
+) -> None:
+    """Every piece on every rank equals its part of the expected tensor; all ranks together hold all of it.
+
+    bounds   per tensor or for all: absolute L2 bound of each piece; None: bit for bit
+    """
+    __tracebackhide__ = True
+    for rank, pieces in enumerate(by_rank):
+        where = f"rank {rank} of {len(by_rank)}"
+        surplus = sorted(set(pieces) - set(expected))
+        if surplus:
+            raise AssertionError(f"{where}: {what} of {', '.join(surplus)} exist; the baseline has none")
+        for name, parts in pieces.items():
+            whole = expected[name].reshape(-1)
+            for start, part in parts:
+                label = f"{what} of {name}[{start}:{start + part.numel()}]"
+                wanted = whole[start : start + part.numel()]
+                if bounds is None:
+                    assert_exact(part, wanted.to(part.dtype), where=where, what=label)
+                else:
+                    limit = bounds if isinstance(bounds, float) else bounds[name]
+                    assert_within(part, wanted, bound=limit, where=where, what=label)
+    for name, tensor in expected.items():
+        covered = _coverage([p.get(name, ()) for p in by_rank], tensor.numel())
+        if 0 in covered:
+            raise AssertionError(
+                f"all {len(by_rank)} ranks: {what} of {name}: element {covered.index(0)} is held by no rank"
+            )
+
+
+def assert_owned(by_rank: Sequence[Pieces], sizes: Mapping[str, int], *, what: str, copies: int) -> None:
+    """Every element of every parameter is held exactly `copies` times, and never twice on one rank."""
+    __tracebackhide__ = True
+    world = len(by_rank)
+    for rank, pieces in enumerate(by_rank):
+        where = f"rank {rank} of {world}"
+        for name, parts in pieces.items():
+            if name not in sizes:
+                raise AssertionError(f"{where}: {what} of {name} exist; the model has no such parameter")
+            mine = _coverage([parts], sizes[name])
+            if max(mine, default=0) > 1:
+                raise AssertionError(f"{where}: {what} of {name}: element {mine.index(2)} is held twice here")
+    for name, numel in sizes.items():
+        counts = _coverage([pieces.get(name, ()) for pieces in by_rank], numel)
+        wrong = [i for i, count in enumerate(counts) if count != copies]
+        if wrong:
+            holders = [r for r, p in enumerate(by_rank) if _coverage([p.get(name, ())], numel)[wrong[0]]]
+            raise AssertionError(
+                f"rank {holders[0] if holders else 0} of {world}: {what} of {name}: {len(wrong)} of {numel}"
+                f" elements have a wrong number of owners; element {wrong[0]} is held by ranks {holders},"
+                f" expected {copies} owner(s)"
+            )
+
+
+def _coverage(per_rank: Sequence[Sequence[tuple[int, Tensor]]], numel: int) -> list[int]:
+    counts = [0] * numel
+    for parts in per_rank:
+        for start, part in parts:
+            if start < 0 or start + part.numel() > numel:
+                raise AssertionError(
+                    f"a piece [{start}:{start + part.numel()}] lies outside of {numel} elements"
+                )
+            for i in range(start, start + part.numel()):
+                counts[i] += 1
+    return counts
+
+
+def assert_losses(results: Sequence[Mapping[str, Any]], expected: Sequence[float], *, bound: float) -> None:
+    """The mean over ranks and micro-batches of each window's local losses is the loss of the whole batch."""
+    __tracebackhide__ = True
+    for window, wanted in enumerate(expected):
+        local = []
+        for result in results:
+            per_window = len(result["losses"]) // len(expected)
+            local += result["losses"][window * per_window : (window + 1) * per_window]
+        error = abs(sum(local) / len(local) - wanted)
+        if not error <= bound:
+            raise AssertionError(
+                f"all {len(results)} ranks: loss of window {window} is {sum(local) / len(local)!r},"
+                f" expected {wanted!r} within {bound:.3e}"
+            )
+
+
+def assert_norms(results: Sequence[Mapping[str, Any]], expected: Sequence[float], *, bound: float) -> None:
+    """Every rank reports the single process's gradient norm."""
+    __tracebackhide__ = True
+    for rank, result in enumerate(results):
+        for window, (norm, wanted) in enumerate(zip(result["norms"], expected, strict=True)):
+            if not abs(norm - wanted) <= bound:
+                raise AssertionError(
+                    f"rank {rank} of {len(results)}: gradient norm of window {window} is {norm!r},"
+                    f" expected {wanted!r} within {bound:.3e}; ratio {norm / wanted:.6g}"
+                )
+
+
+def assert_steps(results: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> None:
+    """Each parameter with optimizer state has been updated as often as in the single process."""
+    __tracebackhide__ = True
+    for rank, result in enumerate(results):
+        for name, count in result["steps"].items():
+            if count != expected.get(name, 0):
+                raise AssertionError(
+                    f"rank {rank} of {len(results)}: {name} has made {count} optimizer steps,"
+                    f" expected {expected.get(name, 0)}"
+                )
+
+
+def assert_bytes(observed: Mapping[str, int], expected: Mapping[str, int], *, where: str) -> None:
+    """Resident bytes by object; what the subject holds beside them has to be nothing."""
+    __tracebackhide__ = True
+    wrong = [
+        f"{kind} hold {observed.get(kind, 0)} bytes, expected {count}"
+        for kind, count in {"other": 0, **expected}.items()
+        if observed.get(kind, 0) != count
+    ]
+    if wrong:
+        raise AssertionError(f"{where}: resident state differs from the formula: {'; '.join(wrong)}")
+
+
+def rows_of(rows: Sequence[Row], inside: str) -> list[Row]:
+    """Calls made in a phase, e.g. window2 or window2/micro0, with what is left of their phase's last part."""
+    return [
+        replace(row, phase=row.phase.rsplit("/", 1)[-1]) for row in rows if row.phase.startswith(inside + "/")
+    ]
