@@ -1,4 +1,4 @@
-"""How to read each communication operator of the dispatcher: one table, by qualified name."""
+"""How to read the arguments of a communication operator: from a dispatched call to its facts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._pytree import tree_leaves
+from torch._C._distributed_c10d import _resolve_process_group
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,17 @@ class SeenCall:
     group_peer: int | None
     tag: int | None
     is_async: bool
+    in_parts: tuple[int, ...] = ()
+    out_parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Call:
-    """Which arguments of an operator hold what."""
+    """Which arguments of an operator hold what.
+
+    parts   «in», «out» or «both»: these lists hold one entry for each member of the group
+    splits  True when arguments input_split_sizes and output_split_sizes say how dimension 0 is cut
+    """
 
     op: str
     form: str
@@ -39,6 +45,8 @@ class Call:
     outputs: str | None
     peer: str | None = None
     functional: bool = False
+    parts: str = ""
+    splits: bool = False
 
     def read(self, named: dict[str, Any]) -> Iterator[SeenCall]:
         """The call as facts; a batch gives several."""
@@ -50,6 +58,9 @@ class Call:
                 op = "send" if "send" in word else "recv"
                 sent, received = ([tensor], []) if op == "send" else ([], [tensor])
                 yield self._seen(op, group, name, named, sent, received, peer, tag)
+            return
+        if self.form == "unknown":
+            yield self._seen(self.op, group, name, named, tensors_in(list(named.values())), [], None, None)
             return
         inputs = tensors_in(named[self.inputs]) if self.inputs else []
         outputs = tensors_in(named[self.outputs]) if self.outputs else []
@@ -68,36 +79,79 @@ class Call:
         tag: int | None,
     ) -> SeenCall:
         shown = inputs or outputs
+        in_parts, out_parts = self._parts(named, group)
         return SeenCall(
             op=op,
             form=self.form,
             group=group,
             group_name=name,
-            dtype=str(shown[0].dtype).removeprefix("torch.") if shown else "none",
+            dtype="+".join(sorted({str(t.dtype).removeprefix("torch.") for t in shown})) or "none",
             shapes=tuple(tuple(t.shape) for t in shown),
-            in_bytes=_nbytes(inputs),
-            out_bytes=_nbytes(outputs),
+            in_bytes=num_bytes(inputs),
+            out_bytes=num_bytes(outputs),
             reduce_op=_reduce_op(named.get("reduce_op")),
             group_peer=peer,
             tag=tag,
             is_async=self.functional or bool(named.get("async_op", op in ("send", "recv"))),
+            in_parts=in_parts,
+            out_parts=out_parts,
+        )
+
+    def _parts(
+        self, named: dict[str, Any], group: Callable[[], dist.ProcessGroup]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Bytes for each member and from each member, where the call tells them apart."""
+        if self.splits:
+            tensor = tensors_in(named[self.inputs or ""])[0]
+            sent = _split(tensor, named["input_split_sizes"], group)
+            target = tensors_in(named[self.outputs])[0] if self.outputs else tensor
+            return sent, _split(target, named["output_split_sizes"], group)
+        return (
+            _per_member(named[self.inputs or ""]) if self.parts in ("in", "both") else (),
+            _per_member(named[self.outputs or ""]) if self.parts in ("out", "both") else (),
         )
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors of a nested argument, in order."""
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in tensors_in(part)]
+    return []
 
 
-def _nbytes(tensors: list[torch.Tensor]) -> int:
+def num_bytes(tensors: list[torch.Tensor]) -> int:
+    """Payload of these tensors."""
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
+def _per_member(value: Any) -> tuple[int, ...]:
+    """[[a, b]] (one list for the one device) and [a, b] alike; a coalesced call gives a list per member."""
+    if len(value) == 1 and isinstance(value[0], (list, tuple)):
+        value = value[0]
+    return tuple(num_bytes(tensors_in(part)) for part in value)
+
+
+def _split(
+    tensor: torch.Tensor, sizes: list[int] | None, group: Callable[[], dist.ProcessGroup]
+) -> tuple[int, ...]:
+    if not sizes:
+        world = group().size()
+        return (tensor.numel() * tensor.element_size() // world,) * world
+    row_bytes = tensor.element_size()
+    for size in tensor.shape[1:]:
+        row_bytes *= size
+    return tuple(int(size) * row_bytes for size in sizes)
+
+
 def _group(named: dict[str, Any]) -> tuple[Callable[[], dist.ProcessGroup], str]:
-    raw = named.get("process_group", named.get("group_name"))
+    raw: Any = named.get("process_group", named.get("group_name"))
+    if raw is None:
+        raw = dist.group.WORLD
     if isinstance(raw, str):
-        name = raw
-        return lambda: dist.distributed_c10d._resolve_process_group(name), name  # type: ignore[arg-type]
+        name: Any = raw
+        return lambda: _resolve_process_group(name), name
     group = raw if isinstance(raw, dist.ProcessGroup) else dist.ProcessGroup.unbox(raw)
     return lambda: group, group.group_name
 
@@ -107,60 +161,10 @@ def _reduce_op(raw: Any) -> str | None:
         return None
     if isinstance(raw, str):
         return raw.lower()
-    if isinstance(raw, torch.ScriptObject):
-        return _REDUCE_OPS[raw.op()]
+    if type(raw) is torch.ScriptObject:
+        return _REDUCE_OPS[raw.op()]  # type: ignore[attr-defined]
     return str(getattr(raw, "op", raw)).rsplit(".", 1)[-1].lower()
 
 
 # The order of torch's RedOpType, which a boxed ReduceOp gives as a number.
 _REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
-
-_C10D = {
-    "allreduce_": Call("all_reduce", "single", "tensors", "tensors"),
-    "allreduce_coalesced_": Call("all_reduce", "coalesced", "tensors", "tensors"),
-    "allgather_": Call("all_gather", "list", "input_tensors", "output_tensors"),
-    "_allgather_base_": Call("all_gather", "single", "input_tensor", "output_tensor"),
-    "allgather_coalesced_": Call("all_gather", "coalesced", "input_list", "output_lists"),
-    "allgather_into_tensor_coalesced_": Call("all_gather", "coalesced", "inputs", "outputs"),
-    "reduce_scatter_": Call("reduce_scatter", "list", "input_tensors", "output_tensors"),
-    "_reduce_scatter_base_": Call("reduce_scatter", "single", "input_tensor", "output_tensor"),
-    "reduce_scatter_tensor_coalesced_": Call("reduce_scatter", "coalesced", "inputs", "outputs"),
-    "alltoall_": Call("all_to_all", "list", "input_tensors", "output_tensors"),
-    "alltoall_base_": Call("all_to_all", "single", "input", "output"),
-    "broadcast_": Call("broadcast", "single", "tensors", "tensors", "root_rank"),
-    "reduce_": Call("reduce", "single", "tensors", "tensors", "root_rank"),
-    "gather_": Call("gather", "list", "input_tensors", "output_tensors", "root_rank"),
-    "scatter_": Call("scatter", "list", "input_tensors", "output_tensors", "root_rank"),
-    "send": Call("send", "single", "tensors", None, "dst"),
-    "recv_": Call("recv", "single", None, "tensors", "src"),
-    "recv_any_source_": Call("recv", "any_source", None, "tensors"),
-    "barrier": Call("barrier", "single", None, None),
-    "monitored_barrier_": Call("monitored_barrier", "single", None, None),
-}
-_FUNCTIONAL = {
-    "all_reduce": Call("all_reduce", "functional", "input", None, functional=True),
-    "all_reduce_": Call("all_reduce", "functional", "input", None, functional=True),
-    "all_reduce_coalesced": Call("all_reduce", "functional_coalesced", "inputs", None, functional=True),
-    "all_reduce_coalesced_": Call("all_reduce", "functional_coalesced", "inputs", None, functional=True),
-    "all_gather_into_tensor": Call("all_gather", "functional", "input", None, functional=True),
-    "all_gather_into_tensor_out": Call("all_gather", "functional", "input", None, functional=True),
-    "all_gather_into_tensor_coalesced": Call(
-        "all_gather", "functional_coalesced", "inputs", None, functional=True
-    ),
-    "reduce_scatter_tensor": Call("reduce_scatter", "functional", "input", None, functional=True),
-    "reduce_scatter_tensor_out": Call("reduce_scatter", "functional", "input", None, functional=True),
-    "reduce_scatter_tensor_coalesced": Call(
-        "reduce_scatter", "functional_coalesced", "inputs", None, functional=True
-    ),
-    "all_to_all_single": Call("all_to_all", "functional", "input", None, functional=True),
-    "broadcast": Call("broadcast", "functional", "input", None, "src", functional=True),
-    "broadcast_": Call("broadcast", "functional", "input", None, "src", functional=True),
-    "isend": Call("send", "functional", "tensor", None, "dst", functional=True),
-    "irecv": Call("recv", "functional", None, "tensor", "src", functional=True),
-    "batch_p2p_ops": Call("batch", "batch", None, None, functional=True),
-}
-CALLS: dict[str, Call] = (
-    {f"c10d::{name}": call for name, call in _C10D.items()}
-    | {f"_c10d_functional::{name}": call for name, call in _FUNCTIONAL.items()}
-    | {"_dtensor::shard_dim_alltoall": Call("all_to_all", "functional", "input", None, functional=True)}
-)

@@ -28,12 +28,19 @@ class Row:
     op          normalised name: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce,
                 gather, scatter, barrier, monitored_barrier, send, recv
     form        how it was asked: list, single, coalesced, functional …
-    in_bytes    bytes this rank handed in; out_bytes: bytes it gets back (logical payload, not wire)
+    in_bytes    bytes of the buffers this rank hands in; out_bytes: of those it gets back. Logical payload,
+                not wire: a call that works in place (all_reduce, broadcast, reduce) counts its buffer in both
+                columns on every rank, whichever way the bytes go.
+    in_parts    bytes handed in for each member of the group, where the call says so (all_to_all, scatter,
+                reduce_scatter of a list); out_parts: bytes expected from each member
     shapes      shapes handed in (for a receiver: of the buffer)
-    peer        global rank of the partner (point-to-point), or root (rooted collectives)
+    dtype       of the tensors handed in; «float32+int64» when a call mixes them
+    peer        global rank of the partner (point-to-point; -1 for any source), or root (rooted collectives)
     control     True for traffic that carries bookkeeping: object collectives, barriers
-    via         innermost public torch function that made the call, e.g. all_gather_object
+    via         outermost torch function that led to the call, e.g. all_gather_object, Tensor.backward
     where       file:line of the caller outside torch and parproof
+    raised      type of the exception the call ended with; such a call may have sent all, some or nothing
+    thread      name of the thread, when it was not the rank's main one
     """
 
     seq: int
@@ -53,6 +60,10 @@ class Row:
     control: bool = False
     via: str = ""
     where: str = ""
+    in_parts: tuple[int, ...] = ()
+    out_parts: tuple[int, ...] = ()
+    raised: str = ""
+    thread: str = ""
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -64,16 +75,21 @@ class Row:
         raw: dict[str, Any] = json.loads(line)
         raw["members"] = tuple(raw["members"])
         raw["shapes"] = tuple(tuple(shape) for shape in raw["shapes"])
-        return cls(**{f.name: raw[f.name] for f in fields(cls)})
+        for name in ("in_parts", "out_parts"):
+            raw[name] = tuple(raw.get(name, ()))
+        return cls(**{f.name: raw[f.name] for f in fields(cls) if f.name in raw})
 
     def describe(self) -> str:
         """The call as a person would write it."""
-        extra = [
-            self.dtype + (str(list(self.shapes[0])) if len(self.shapes) == 1 else f" x{len(self.shapes)}")
-        ]
-        if self.reduce_op:
-            extra.insert(0, self.reduce_op)
+        what = self.dtype + (
+            str(list(self.shapes[0]))
+            if len(self.shapes) == 1
+            else f" x{len(self.shapes)}" * bool(self.shapes)
+        )
+        parts = [part for part in (self.reduce_op, what if what != "none" else "") if part]
         if self.peer is not None:
             word = {"send": "to", "recv": "from"}.get(self.op, "root")
-            extra.append(f"{word} {self.peer}")
-        return f"{self.op}({', '.join(extra)})" + (f" at {self.where}" if self.where else "")
+            parts.append(f"{word} {self.peer}" if self.peer >= 0 else f"{word} any rank")
+        if self.tag:
+            parts.append(f"tag {self.tag}")
+        return f"{self.op}({', '.join(parts)})" + (f" at {self.where}" if self.where else "")
