@@ -8,6 +8,7 @@ Each `subjects/mutants/NAME.toml` lists the mutants of `subjects/mutants/NAME.py
     lie = "row-parallel output is not reduced"
     modelled_on = "NVIDIA/Megatron-LM#5337"  # the public report, or "common slip"
     kills = { C1 = "rank 0 of 2: .* differs" }   # claim → text that the failure must contain (regex)
+    witness = "test_c1_every_rank"               # optional: only tests with this in their id are tried
 """
 
 from __future__ import annotations
@@ -21,11 +22,15 @@ from importlib import resources
 from parproof.errors import UsageError
 
 _FIELDS = frozenset({"name", "experiment", "lie", "modelled_on", "kills"})
+_OPTIONAL = frozenset({"witness"})
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One planted fault. `kills` maps each claim that must catch it to the expected failure text (regex)."""
+    """One planted fault. `kills` maps each claim that must catch it to the expected failure text (regex).
+
+    `witness` saves time where only few cases of a claim can see the fault: other cases are not tried.
+    """
 
     name: str
     experiment: str
@@ -33,6 +38,7 @@ class Mutant:
     modelled_on: str
     kills: Mapping[str, str]
     address: str
+    witness: str = ""
 
 
 @functools.cache
@@ -49,7 +55,7 @@ def catalogue() -> tuple[Mutant, ...]:
 
 
 def _checked(entry: dict[str, object], stem: str, where: str) -> Mutant:
-    if set(entry) != _FIELDS or not entry["kills"]:
+    if set(entry) - _OPTIONAL != _FIELDS or not entry["kills"]:
         raise UsageError(
             f"entry {entry.get('name')!r} has {sorted(entry)}",
             expected=f"exactly {sorted(_FIELDS)}, with at least one claim in kills",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -83,8 +83,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Only tests with a mutant are of use here."""
     if config.stash.get(_STATE, None) is None:
         return
-    kept = [item for item in items if _mutant_of(item) is not None]
-    config.hook.pytest_deselected(items=[item for item in items if _mutant_of(item) is None])
+    kept = [item for item in items if _is_witness(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not _is_witness(item)])
     items[:] = kept
 
 
@@ -101,7 +101,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Judge the outcome: failing as expected is passing here."""
     report = yield
     state = item.config.stash.get(_STATE, None)
@@ -142,6 +144,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     )
     for name, claim in survivors:
         terminalreporter.line(f"SURVIVED {name} against {claim}: {state.mutants[name].lie}", red=True)
+
+
+def _is_witness(item: pytest.Item) -> bool:
+    mutant = _mutant_of(item)
+    return mutant is not None and mutant.witness in item.nodeid
 
 
 def _claims(node: pytest.Item) -> set[str]:

@@ -2,13 +2,21 @@
 
 from parproof.subjects.protocol import Subject
 from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVES_LACKS
+from parproof.subjects.torch_native.context_lacks import LACKS as CONTEXT_LACKS
+from parproof.subjects.torch_native.tensor_lacks import LACKS as TENSOR_LACKS
 from parproof.subjects.torch_native.zero_lacks import LACKS as ZERO_LACKS
 
 SUBJECT = Subject(
     name="torch_native",
     mechanisms={
         "collectives": "parproof.subjects.torch_native.collectives:Collectives",
+        "context": "parproof.subjects.torch_native.context:ContextAttention",
+        "tensor": "parproof.subjects.torch_native.tensor:TensorParallel",
         "zero": "parproof.subjects.torch_native.zero:Zero",
     },
-    lacks=COLLECTIVES_LACKS | ZERO_LACKS | {"replica*": "torch ships no router of serving requests"},
+    lacks=COLLECTIVES_LACKS
+    | CONTEXT_LACKS
+    | TENSOR_LACKS
+    | ZERO_LACKS
+    | {"replica*": "torch ships no router of serving requests"},
 )

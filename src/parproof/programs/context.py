@@ -1,0 +1,78 @@
+"""Rank programs of PAR-CONTEXT-RING."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from parproof.ranks.context import RankContext
+from parproof.subjects.context_protocol import ContextPlan, Partial
+from parproof.subjects.protocol import SubjectRef
+
+
+def attend(
+    ctx: RankContext,
+    subject: SubjectRef,
+    plan: ContextPlan,
+    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    interleaved_groups: bool = False,
+) -> dict[str, Any]:
+    """Take this rank's positions, attend, go backward; in the whole world or in two interleaved groups.
+
+    Positions come from the subject; q, k, v are handed in as transposed (non-contiguous) views, as models do.
+    """
+    group = ctx.group
+    if interleaved_groups:
+        groups = [dist.new_group(list(range(first, ctx.world_size, 2))) for first in (0, 1)]
+        group = groups[ctx.rank % 2]
+    attention = subject.make("context")
+    positions = attention.positions(plan, group.rank(), group.size())
+    q, k, v, d_out = (_transposed_leaf(t[:, :, positions]) for t in whole)
+    with ctx.phase("forward"):
+        out = attention.attend(q, k, v, plan, group)
+    with ctx.phase("backward"):
+        out.backward(d_out.detach())
+    found = {"out": out.detach(), "dq": q.grad, "dk": k.grad, "dv": v.grad}
+    return {"positions": positions} | {
+        name: None if t is None else t.contiguous() for name, t in found.items()
+    }
+
+
+def _transposed_leaf(x: Tensor) -> Tensor:
+    """The same values as a view with heads and positions swapped in memory."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2).detach().requires_grad_(x.dtype.is_floating_point)
+
+
+def refusal(ctx: RankContext, subject: SubjectRef, plan: ContextPlan, heads: int, kv_heads: int) -> str:
+    """What a plan that cannot be is answered with; «accepted» when nothing objects."""
+    attention = subject.make("context")
+    length = max(1, plan.sequence_length // ctx.world_size)
+    q = torch.ones(1, heads, length, 4)
+    kv = torch.ones(1, kv_heads, length, 4)
+    try:
+        attention.positions(plan, ctx.rank, ctx.world_size)
+        attention.attend(q, kv, kv, plan, ctx.group)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "accepted"
+
+
+FLOAT64 = torch.float64
+
+
+def partials(q: Tensor, k: Tensor, v: Tensor, num_blocks: int) -> list[Partial]:
+    """Causal softmax sums over blocks of keys, by their definition; no rank is involved."""
+    size = k.shape[2] // num_blocks
+    made = []
+    for block in range(num_blocks):
+        keys = slice(block * size, (block + 1) * size)
+        scores = (q @ k[:, :, keys].transpose(-1, -2)) * q.shape[-1] ** -0.5
+        future = torch.arange(k.shape[2])[keys].unsqueeze(0) > torch.arange(q.shape[2]).unsqueeze(1)
+        scores = scores.masked_fill(future, -torch.inf)
+        peak = scores.amax(-1)
+        weights = torch.exp(scores - peak.masked_fill(peak == -torch.inf, 0.0).unsqueeze(-1))
+        made.append(Partial(peak, weights.sum(-1), weights @ v[:, :, keys]))
+    return made

@@ -1,0 +1,223 @@
+"""PAR-CONTEXT-RING: attention over a sequence that is split over ranks.
+
+Question   Can local queries see all keys through exchange, with the dense result and its gradients, at what bytes?
+Baseline   dense attention in one process, float64.
+Candidate  --subject: ring, all-gather and all-to-all (Ulysses) variants; contiguous, zigzag and striped layouts.
+Claims     C1  the output equals dense attention.
+           C2  dq, dk and dv equal those of dense attention.
+           C3  every position is held once, by the rank the layout names; zigzag gives all ranks equal causal work.
+           C4  online softmax parts may be merged in any order, also parts without a visible key.
+           C5  rounds and bytes of forward and backward equal the algorithm's formula, and nothing else is sent.
+           C6  what does not split, or what a variant cannot do, is refused by name.
+Not shown  speed, overlap of exchange and compute, a fused ring kernel.
+"""
+
+import functools
+import itertools
+
+import pytest
+
+from parproof import oracles, programs, workloads
+from parproof.checks import assert_ledger, assert_within
+from parproof.checks.bounds import cancellation_bound, reassociation_bound
+from parproof.cost import context as cost
+from parproof.subjects.context_protocol import BALANCES, VARIANTS, ContextPlan
+
+pytestmark = [pytest.mark.experiment("PAR-CONTEXT-RING"), pytest.mark.lanes("cpu")]
+
+LENGTH = 24  # splits into 2, 3 and 4 ranks, and into zigzag halves of each
+EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
+over_world = pytest.mark.parametrize("world", [2, 3, 4], ids="W{}".format)
+by_variant = pytest.mark.parametrize("variant", VARIANTS)
+by_balance = pytest.mark.parametrize("balance", BALANCES)
+by_mask = pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
+
+
+@functools.cache
+def case(heads, kv_heads, length, dtype, magnitude, causal, documents):
+    """(q, k, v, d_out of the whole sequence, the oracle's answer): the same for every variant, layout and world."""
+    import torch
+
+    whole = workloads.context.tensors(
+        heads=heads, kv_heads=kv_heads, length=length, dtype=getattr(torch, dtype), magnitude=magnitude
+    )
+    answer = oracles.context.dense(*whole, causal=causal, document_lengths=documents)
+    # exp turns a relative error of its argument into one that is larger by the argument.
+    return whole, (*answer, 1.0 + oracles.context.largest_score(whole[0], whole[1]))
+
+
+def judge(run, plan, answer, eps, group_size):
+    """Output and gradients of every rank against the oracle at the rank's positions; returns the worst error."""
+    worst = 0.0
+    exact, absolute, condition = answer
+    for name, rank in itertools.product(exact, range(run.world_size)):
+        found, what = run.results[rank], {"out": "output"}.get(name, name)
+        assert found[name] is not None, f"{run.where(rank)}: {what}: no gradient arrived"
+        at = found["positions"]
+        bound = cancellation_bound(
+            eps,
+            absolute_norm=float(absolute[name][:, :, at].norm()),
+            ranks=group_size,
+            length=plan.sequence_length,
+            condition=condition,
+        )
+        expected = exact[name][:, :, at]
+        error = assert_within(found[name], expected, bound=bound, where=run.where(rank), what=what)
+        worst = max(worst, error / bound)
+    return worst
+
+
+def attend(
+    ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64", magnitude=1, interleaved=False
+):
+    """Run one case and judge it; returns the run and the numbers for the record."""
+    subject.require(f"context.{plan.variant}.{plan.balance}.{'causal' if plan.causal else 'full'}.{dtype}")
+    whole, answer = case(
+        heads, kv_heads, plan.sequence_length, dtype, magnitude, plan.causal, plan.document_lengths
+    )
+    run = ranks(world).run(programs.context.attend, subject, plan, whole, interleaved)
+    worst = judge(run, plan, answer, EPSILON[dtype], 2 if interleaved else world)
+    return run, {"error_over_bound": worst}
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+@by_balance
+@by_mask
+@over_world
+def test_c1_c2_output_and_gradients_equal_dense_attention(
+    world, causal, balance, variant, ranks, subject, evidence
+):
+    """Float64, so that anything but re-association shows."""
+    plan = ContextPlan(variant, balance, causal, LENGTH)
+    evidence.on("attention_integers", variant=variant, balance=balance, causal=causal, world=world)
+    heads = 12 if world == 3 else 4
+    _, numbers = attend(ranks, subject, world, plan, heads=heads, kv_heads=heads)
+    evidence.measured(**numbers)
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+@pytest.mark.parametrize("kv_heads", [1, 2], ids=["mqa", "gqa"])
+def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, variant, ranks, subject):
+    """The gradient of a shared head is the sum over its query heads. Ulysses needs a shared head for each rank."""
+    subject.require(f"context.{variant}.grouped_heads")
+    if variant == "ulysses" and kv_heads == 1:
+        kv_heads = 4
+    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", True, LENGTH), heads=8, kv_heads=kv_heads)
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+@by_mask
+@pytest.mark.parametrize("documents", [(5, 11, 8), (1, 22, 1)], ids=["three_documents", "lone_tokens"])
+def test_c1_c2_hold_for_documents_of_different_lengths(documents, causal, variant, ranks, subject):
+    """Document ends do not fall on shard ends; some ranks see no key of some blocks."""
+    subject.require(f"context.{variant}.documents")
+    attend(ranks, subject, 4, ContextPlan(variant, "contiguous", causal, LENGTH, documents))
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("magnitude", [1, 1024], ids=["small_scores", "large_scores"])
+def test_c1_c2_hold_in_lower_precision_and_for_large_scores(
+    magnitude, dtype, variant, ranks, subject, evidence
+):
+    """Scores of some thousands overflow an exponential that is taken without its peak."""
+    plan = ContextPlan(variant, "zigzag", True, LENGTH)
+    _, numbers = attend(ranks, subject, 4, plan, dtype=dtype, magnitude=magnitude)
+    evidence.measured(**numbers)
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+def test_c1_c2_hold_in_groups_that_are_not_the_world(variant, ranks, subject):
+    """Ranks 0, 2 and 1, 3 at once: a group-local rank is no global rank."""
+    attend(ranks, subject, 4, ContextPlan(variant, "contiguous", True, LENGTH), interleaved=True)
+
+
+@pytest.mark.claim("C3")
+@by_balance
+@over_world
+def test_c3_each_position_is_held_once_by_the_rank_the_layout_names(world, balance, subject, evidence):
+    """Blocks, mirrored pairs of blocks, or every p-th position; zigzag work is equal to the pair."""
+    subject.require(f"context.ring.{balance}.causal.float64")
+    plan = ContextPlan("ring", balance, True, LENGTH)
+    held = [subject.make("context").positions(plan, rank, world) for rank in range(world)]
+    assert sorted(itertools.chain(*held)) == list(range(LENGTH)), f"positions held: {held}"
+    for rank, positions in enumerate(held):
+        owners = [
+            oracles.context.holder(i, balance=balance, length=LENGTH, world_size=world) for i in positions
+        ]
+        assert owners == [rank] * len(positions), (
+            f"rank {rank} of {world}: {balance} gives its positions to {owners}"
+        )
+    work = [oracles.context.visible_pairs(positions, causal=True, length=LENGTH) for positions in held]
+    evidence.measured(visible_pairs_per_rank=work)
+    if balance == "zigzag":
+        assert len(set(work)) == 1, f"causal work per rank: {work}"
+
+
+@pytest.mark.claim("C4")
+def test_c4_parts_merge_in_any_order_to_the_dense_result(subject):
+    """Four blocks of keys, one of them masked for half of the queries, in all 24 orders."""
+    subject.require("context.merge")
+    q, k, v, d_out = workloads.context.tensors(heads=2, kv_heads=2, length=8, dtype=programs.context.FLOAT64)
+    parts = programs.context.partials(q, k, v, num_blocks=4)
+    expected = oracles.context.dense(q, k, v, d_out, causal=True, document_lengths=())[0]["out"]
+    merge = subject.make("context").merge
+    norm = float(expected.norm())
+    bound = reassociation_bound(EPSILON["float64"], norm=norm, all_norm=norm, ranks=4, length=8)
+    for order in itertools.permutations(range(4)):
+        assert_within(
+            merge([parts[i] for i in order]), expected, bound=bound, where=f"order {order}", what="merged"
+        )
+
+
+@pytest.mark.claim("C5")
+@by_variant
+@over_world
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
+def test_c5_rounds_and_bytes_equal_the_formula(dtype, world, variant, ranks, subject, evidence):
+    """bfloat16 gradients travel in the accumulation dtype, float32: twice the bytes of their K and V."""
+    plan = ContextPlan(variant, "contiguous", True, LENGTH)
+    heads = 12 if world == 3 else 4
+    run, _ = attend(ranks, subject, world, plan, heads=heads, kv_heads=heads, dtype=dtype)
+    elements = workloads.context.BATCH * heads * (LENGTH // world) * workloads.context.HEAD_WIDTH
+    width = {"float64": 8, "bfloat16": 2}[dtype]
+    predicted = cost.traffic(
+        subject.make("context").algorithm(plan),
+        kv_bytes=elements * width,
+        q_bytes=elements * width,
+        accumulator_kv_bytes=elements * max(width, 4),
+        world_size=world,
+    )
+    evidence.predict(predicted)
+    for rank, rows in enumerate(run.ledgers):
+        assert_ledger(rows, predicted, where=run.where(rank))
+
+
+@pytest.mark.claim("C6")
+@pytest.mark.parametrize(
+    ("plan", "heads", "kv_heads", "text"),
+    [
+        (ContextPlan("ring", "contiguous", True, 25), 4, 4, "sequence of 25 over 2 ranks"),
+        (ContextPlan("ring", "zigzag", True, 26), 4, 4, "sequence of 26 over 2 ranks"),
+        (ContextPlan("ring", "contiguous", True, 0), 4, 4, "sequence of 0 over 2 ranks"),
+        (ContextPlan("ulysses", "contiguous", True, 24), 3, 3, "3 query and 3 key/value heads"),
+        (ContextPlan("ring", "contiguous", True, 24), 4, 3, "4 query heads on 3 key/value heads"),
+        (ContextPlan("ring", "contiguous", True, 24, (5, 6)), 4, 4, "documents of 11 positions"),
+        (ContextPlan("star", "contiguous", True, 24), 4, 4, "variant 'star'"),
+        (ContextPlan("ring", "random", True, 24), 4, 4, "balance 'random'"),
+    ],
+    ids=["indivisible", "half_block", "empty", "heads", "sharing", "documents", "variant", "balance"],
+)
+def test_c6_what_cannot_be_split_is_refused(plan, heads, kv_heads, text, ranks, subject):
+    """On every rank, before anything is sent."""
+    subject.require("context.refusals")
+    run = ranks(2).run(programs.context.refusal, subject, plan, heads, kv_heads)
+    for rank, answer in enumerate(run.results):
+        assert answer.startswith("InvalidPlan"), f"{run.where(rank)}: {text}: {answer}"
+        assert text in answer, f"{run.where(rank)}: {answer}"
+        assert run.ledgers[rank] == (), f"{run.where(rank)}: sent something before it refused"
