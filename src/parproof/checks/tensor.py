@@ -9,11 +9,14 @@ from torch import Tensor
 
 from parproof.checks.bounds import reassociation_bound
 from parproof.checks.values import assert_exact, assert_within
-from parproof.oracles.tensor import Answer
+from parproof.oracles.tensor import Answer, unsplit
 from parproof.programs.tensor import Outcome
 from parproof.subjects.tensor_protocol import Piece
 from parproof.workloads.layouts import Move
 from parproof.workloads.tensor import Case
+from parproof.workloads.tensor import may_refuse as case_may_refuse
+
+NORM_RELATIVE = 1e-13
 
 
 def rounding_bound(dtype: torch.dtype, ranks: int, length: int, norm: float, total: float) -> float:
@@ -70,6 +73,45 @@ def assert_pieces(
         )
 
 
+def judge(
+    outcomes: Sequence[Sequence[Outcome]],
+    cases: Sequence[Case],
+    parts: Sequence[str] = ("output", "gradients"),
+) -> list[str]:
+    """Compare outcomes[rank][case] with the unsplit layers, part by part. Returns the names of refused cases."""
+    __tracebackhide__ = True
+    refused = []
+    for case, by_rank in zip(cases, zip(*outcomes, strict=True), strict=True):
+        if not answered(by_rank, case.name, may_refuse=case_may_refuse(case)):
+            refused.append(case.name)
+            continue
+        answer = unsplit(case)
+        for part in parts:
+            {"output": assert_output, "gradients": assert_gradients}[part](by_rank, case, answer)
+    return refused
+
+
+def assert_resident_bytes(outcomes: Sequence[Outcome], case: Case, expected: int) -> None:
+    """Bytes of the storages that hold each rank's parameters."""
+    __tracebackhide__ = True
+    for rank, outcome in enumerate(outcomes):
+        if outcome.resident_bytes != expected:
+            raise AssertionError(
+                f"rank {rank} of {len(outcomes)}: {case.name}: {outcome.resident_bytes} parameter bytes alive,"
+                f" expected {expected}"
+            )
+
+
+def assert_norm(observed: Sequence[float | None], expected: float, what: str) -> None:
+    """The same number on every rank, within the rounding of a sum of squares."""
+    __tracebackhide__ = True
+    for rank, value in enumerate(observed):
+        if value is None or not abs(value - expected) <= NORM_RELATIVE * expected or value != observed[0]:
+            raise AssertionError(
+                f"rank {rank} of {len(observed)}: {what}: gradient norm {value}, expected {expected}"
+            )
+
+
 def assert_output(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> None:
     """The ranks hold the whole layer's output."""
     __tracebackhide__ = True
@@ -108,10 +150,10 @@ def assert_gradients(outcomes: Sequence[Outcome], case: Case, answer: Answer) ->
         )
 
 
-def assert_whole(outcomes: Sequence[Outcome], whole: Tensor, what: str) -> None:
+def assert_whole(outcomes: Sequence[Outcome], whole: Tensor, what: str, *, may_refuse: bool = False) -> None:
     """The ranks' parts are the parts of this tensor, bit for bit."""
     __tracebackhide__ = True
-    if answered(outcomes, what, may_refuse=False):
+    if answered(outcomes, what, may_refuse=may_refuse):
         pieces = [[o.output] if o.output else [] for o in outcomes]
         assert_pieces(pieces, whole, dtype=whole.dtype, what=what)
 

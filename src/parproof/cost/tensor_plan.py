@@ -36,6 +36,16 @@ def attention_plan(q_heads: int, kv_heads: int, ranks: int) -> dict[str, int | s
     }
 
 
+# (q heads, kv heads, ranks) → (q per rank, mode, kv per rank, ranks that share a KV head), None: refused.
+GOLDEN_PLANS: dict[tuple[int, int, int], tuple[int, str, int, int] | None] = {
+    (32, 8, 4): (8, "shard", 2, 1),
+    (32, 2, 4): (8, "replicate", 1, 2),
+    (12, 12, 3): (4, "shard", 4, 1),
+    (12, 1, 4): (3, "replicate", 1, 4),
+    **dict.fromkeys([(30, 8, 4), (32, 6, 4), (32, 8, 0), (0, 8, 4), (12, 8, 4), (12, -1, 4)]),
+}
+
+
 def resident_bytes(split: int, common: int, ranks: int, e: int, *, shared: int = 0, copies: int = 1) -> int:
     """Parameter bytes on each rank.
 
@@ -113,4 +123,4 @@ def merged(lines: Iterable[Traffic]) -> list[Traffic]:
         numbers = sums.setdefault((line.op, line.group_size, line.phase), [0, 0, 0])
         for place, value in enumerate((line.calls, line.in_bytes, line.out_bytes)):
             numbers[place] += value
-    return [Traffic(op, *n, size, phase) for (op, size, phase), n in sums.items()]
+    return [Traffic(op, n[0], n[1], n[2], size, phase) for (op, size, phase), n in sums.items()]

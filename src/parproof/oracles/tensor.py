@@ -37,7 +37,7 @@ def unsplit(case: Case) -> Answer:
     if x.is_floating_point():
         x = x.double().requires_grad_()
     output = _LAYERS[case.kind](case, params, x)
-    output.backward(case.upstream().double())
+    torch.autograd.backward(output, case.upstream().double())
     sizes = [x.shape[:-1].numel(), *(max(shape) for shape in case.shapes.values()), case.input_shape[-1]]
     gradients = {name: p.grad for name, p in params.items() if p.grad is not None}
     return Answer(output.detach(), x.grad, gradients, max(sizes))

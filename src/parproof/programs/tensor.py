@@ -44,6 +44,18 @@ def layers(
     return [_guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
 
 
+def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, over_some: Case) -> float:
+    """The norm of a layer split over all ranks together with one that interleaved pairs split."""
+    implementation: TensorParallel = subject.make("tensor")
+    made = []
+    for case, group in ((over_all, ctx.group), (over_some, interleaved(ctx, 2))):
+        layer = build(implementation, case, group)
+        output = layer(layer.take(case.input()).local)
+        torch.autograd.backward(output.local, cut(case.upstream(), output))
+        made.append(layer)
+    return implementation.gradient_norm(made)
+
+
 def interleaved(ctx: RankContext, num_groups: int) -> ProcessGroup:
     """This rank's group: ranks number, number + num_groups, …"""
     if num_groups == 1:
@@ -92,7 +104,7 @@ def _layer(ctx: RankContext, subject: TensorParallel, case: Case, group: Process
             torch.autograd.backward(output.local, upstream)
             gradients = layer.gradients()
     with ctx.phase("norm"):
-        total = layer.gradient_norm() if norm else None
+        total = subject.gradient_norm([layer]) if norm else None
     parameters = layer.parameters()
     grad = None if x.grad is None else Piece(x.grad, taken.index)
     return Outcome(

@@ -79,10 +79,6 @@ class SplitLayer(Protocol):
         """Parameter name → this rank's gradient, finished: it may communicate. Call it on all ranks."""
         ...
 
-    def gradient_norm(self) -> float:
-        """L2 norm of the gradients of the whole layer, the same on every rank."""
-        ...
-
 
 class TensorParallel(Protocol):
     """What a subject provides. Every method is called by all ranks of `group`, with the same whole tensors.
@@ -138,6 +134,13 @@ class TensorParallel(Protocol):
 
     def plan_attention(self, q_heads: int, kv_heads: int, ranks: int) -> HeadPlan:
         """The head plan, or InvalidPlan."""
+        ...
+
+    def gradient_norm(self, layers: Sequence[SplitLayer]) -> float:
+        """L2 norm of the gradients of whole layers together, the same on every rank.
+
+        layers   one for each group they are split over; a rank brings the layers it has a part of
+        """
         ...
 
     def shard(self, whole: Tensor, layout: Layout, *, group: ProcessGroup) -> Piece:

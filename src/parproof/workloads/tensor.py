@@ -72,7 +72,9 @@ class Case:
     def _values(self, name: str, shape: Shape) -> Tensor:
         generator = self._generator(name)
         if self.integers:
-            return torch.randint(-9, 10, shape, generator=generator).to(self.torch_dtype)
+            values = torch.randint(-9, 10, shape, generator=generator)
+            # A bias may be shared out over 2, 3 or 4 ranks before the sum (DTensor does): still integers then.
+            return (12 * values if name.endswith("bias") else values).to(self.torch_dtype)
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
         if name == "norm.weight":
             values = 1 + 0.1 * values
@@ -159,8 +161,9 @@ def sequence(
     name: str, norm: str, activation: str, tokens: int = 12, *, bias: bool = True, **more: Any
 ) -> Case:
     """x [2, tokens, 8] → [2, tokens, 8]."""
-    shapes = {"norm.weight": (8,)} | ({"norm.bias": (8,)} if norm == "layer" else {})
-    shapes |= _mlp_shapes(8, 24, activation, bias)
+    shapes = _mlp_shapes(8, 24, activation, bias) | {"norm.weight": (8,)}
+    if norm == "layer":
+        shapes["norm.bias"] = (8,)
     options = {"norm": norm, "activation": activation}
     return Case(name, "sequence", shapes, (2, tokens, 8), (2, tokens, 8), options, **more)
 
@@ -205,18 +208,26 @@ SEQUENCES = {
     "uneven": (sequence("uneven", "layer", "relu", 11),),
 }
 
-AWKWARD = (
-    column("tiny column", 2, **EXACT),
-    row("tiny row", 1, **EXACT),
-    mlp("tiny mlp", "relu", 2, **EXACT),
-    embedding("tiny vocabulary", 2, **EXACT),
-    loss("tiny loss", 2),
-    sequence("tiny sequence", "rms", "gelu", 2),
-    attention("tiny heads", 2, 1),
-    attention("uneven heads", 7, 7),
-    attention("uneven groups", 12, 8),
-    mlp("tiny gate", "swiglu", 1),
-)
+
+def awkward(kind: str, p: int) -> tuple[Case, ...]:
+    """Sizes that leave a rank with nothing, and head counts that would cut a head."""
+    few = p - 1
+    return {
+        "linear": (
+            column("tiny column", few, **EXACT),
+            row("tiny row", few, **EXACT),
+            mlp("tiny mlp", "relu", few, **EXACT),
+            mlp("tiny gate", "swiglu", few),
+        ),
+        "heads": (
+            attention("tiny heads", few, few),
+            attention("uneven heads", p + 1, 1),
+            attention("uneven groups", 5 * p, 5),
+        ),
+        "embedding": (embedding("tiny vocabulary", few, **EXACT),),
+        "loss": (loss("tiny loss", few),),
+        "sequence": (sequence("tiny sequence", "rms", "gelu", few),),
+    }[kind]
 
 
 def may_refuse(case: Case) -> bool:

@@ -19,9 +19,9 @@ def attention_case(plan: str, ranks: int, dtype: str = "float64", *, bias: bool 
     return tensor.attention(f"{plan} {dtype}", 12, KV_HEADS[plan][ranks], bias=bias, dtype=dtype)
 
 
-def ledger_cases(plan: str | None, ranks: int) -> tuple[Case, ...]:
+def ledger_cases(plan: str, ranks: int) -> tuple[Case, ...]:
     """All layers whose sizes divide; attention by plan, because not every subject has every plan."""
-    if plan is not None:
+    if plan != "other_layers":
         return (attention_case(plan, ranks),)
     return (
         *(

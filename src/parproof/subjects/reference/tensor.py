@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from parproof.errors import InvalidPlan
 from parproof.subjects.reference.tensor_attention import Attention, plan_attention
-from parproof.subjects.reference.tensor_layers import ColumnLinear, Mlp, RowLinear, SequenceBlock
+from parproof.subjects.reference.tensor_layers import ColumnLinear, Layer, Mlp, RowLinear, SequenceBlock
 from parproof.subjects.reference.tensor_layout import Layouts
 from parproof.subjects.reference.tensor_vocabulary import VocabularyEmbedding, VocabularyLoss
 from parproof.subjects.tensor_protocol import HeadPlan
@@ -72,6 +73,10 @@ class TensorParallel(Layouts):
     def plan_attention(self, q_heads: int, kv_heads: int, ranks: int) -> HeadPlan:
         """Sharded, replicated or refused."""
         return plan_attention(q_heads, kv_heads, ranks)
+
+    def gradient_norm(self, layers: Sequence[Layer]) -> float:
+        """Layer by layer, each over its own group."""
+        return math.sqrt(sum(layer.gradient_norm_squared() for layer in layers))
 
 
 def _known(activation: str) -> str:

@@ -84,7 +84,7 @@ class Attention(Layer):
         blocks = [members[i : i + plan.kv_replication] for i in range(0, wire.size, plan.kv_replication)]
         # Only the members make a group: other groups of the world may not be here.
         mine = blocks[wire.rank // plan.kv_replication]
-        return type(wire)(dist.new_group(mine, use_local_synchronization=True))  # type: ignore[arg-type]
+        return type(wire)(dist.new_group(mine, use_local_synchronization=True))
 
     def shared(self, name: str) -> Tensor | None:
         """A K or V parameter; where ranks share it, their gradients add up."""
@@ -106,7 +106,7 @@ class Attention(Layer):
 
     def heads(self, x: Tensor) -> Tensor:
         """[B, S, heads*D] → [B, heads, S, D]."""
-        return x.unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+        return x.reshape(*x.shape[:2], -1, self.head_width).transpose(1, 2)
 
     def for_queries(self, k: Tensor, v: Tensor, q_heads: int) -> tuple[Tensor, Tensor]:
         """Repeat each KV head for the block of query heads that uses it."""

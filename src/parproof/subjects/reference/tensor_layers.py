@@ -5,8 +5,7 @@ Legend: p ranks; in, out, hidden: widths of the whole.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,7 +44,7 @@ class Held:
     def pieces(self, tensor: Tensor) -> list[Piece]:
         """The parts of a tensor shaped like the leaf."""
         lengths = [index[0][1] - index[0][0] for index in self.parts]
-        return [Piece(t, i) for t, i in zip(tensor.split(lengths), self.parts, strict=True)]
+        return [Piece(t, i) for t, i in zip(torch.split(tensor, lengths), self.parts, strict=True)]
 
 
 class Layer:
@@ -92,13 +91,13 @@ class Layer:
         """Finished by the crossings during backward."""
         return {n: h.pieces(h.leaf.grad) for n, h in self.held.items() if h.leaf.grad is not None}
 
-    def gradient_norm(self) -> float:
+    def gradient_norm_squared(self) -> float:
         """Each element counts once, however many ranks hold it: one all_reduce of a number."""
         squares = torch.zeros((), dtype=torch.float64)
         for held in self.held.values():
             if held.leaf.grad is not None:
                 squares += held.leaf.grad.double().square().sum() / held.replicas
-        return math.sqrt(float(self.wire.sum(squares)))
+        return float(self.wire.sum(squares))
 
 
 class ColumnLinear(Layer):
@@ -207,10 +206,16 @@ class Mlp(Layer):
 
 def activate(x: Tensor, activation: str) -> Tensor:
     """gelu, relu; or gate(first half) * second half."""
+    functions: dict[str, Callable[[Tensor], Tensor]] = {
+        "gelu": functional.gelu,
+        "relu": functional.relu,
+        "swiglu": functional.silu,
+        "geglu": functional.gelu,
+    }
     if activation not in GATED:
-        return {"gelu": functional.gelu, "relu": functional.relu}[activation](x)
+        return functions[activation](x)
     gate, up = x.chunk(2, -1)
-    return {"swiglu": functional.silu, "geglu": functional.gelu}[activation](gate) * up
+    return functions[activation](gate) * up
 
 
 class SequenceBlock(Mlp):

@@ -37,7 +37,7 @@ class Mesh:
             self.position[axis] * strides[axis]
         )
         mine = [members[base + i * strides[axis]] for i in range(self.shape[axis])]
-        return kind(dist.new_group(mine, use_local_synchronization=True))  # type: ignore[arg-type]
+        return kind(dist.new_group(mine, use_local_synchronization=True))
 
 
 def _position(rank: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,0 +1,143 @@
+"""DTensor layouts, and operations on DTensors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.nn import functional
+
+from parproof.errors import InvalidPlan
+from parproof.subjects.tensor_protocol import Index, Layout, Piece
+from parproof.subjects.torch_native.tensor_modules import statistics
+
+
+def mesh_of(group: ProcessGroup) -> DeviceMesh:
+    """One axis over a group."""
+    return DeviceMesh.from_group(group, "cpu")
+
+
+def placements_of(layout: Layout) -> list[Placement]:
+    """S0 → Shard(0), R → Replicate(), P → Partial()."""
+    known: dict[str, Placement] = {"R": Replicate(), "P": Partial()}
+    return [known[p] if p in known else Shard(int(p[1:])) for p in layout.placements]
+
+
+def index_of(shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]) -> Index:
+    """What torch says this rank holds."""
+    local, offset = compute_local_shape_and_global_offset(tuple(shape), mesh, tuple(placements))
+    return tuple((start, start + size) for start, size in zip(offset, local, strict=True))
+
+
+def piece_of(tensor: Tensor) -> Piece:
+    """A DTensor's local part and where it is; a plain tensor is all there is."""
+    if not isinstance(tensor, DTensor):
+        return Piece(tensor, tuple((0, size) for size in tensor.shape))
+    index = index_of(tensor.shape, tensor.device_mesh, tensor.placements)
+    return Piece(tensor.to_local(), index)
+
+
+def as_dtensor(
+    local: Tensor,
+    mesh: DeviceMesh,
+    placements: Sequence[Placement] = (Replicate(),),
+    shape: Sequence[int] | None = None,
+    stride: Sequence[int] | None = None,
+) -> DTensor:
+    """The whole that a local part belongs to; its shape is given, since parts may be unequal."""
+    whole = torch.Size(shape if shape is not None else local.shape)
+    strides = tuple(stride or (math.prod(whole[i + 1 :]) for i in range(len(whole))))
+    return DTensor.from_local(local, mesh, placements, run_check=False, shape=whole, stride=strides)
+
+
+class Layouts:
+    """Layouts and operations as DTensor has them."""
+
+    def mesh(self, layout: Layout, group: ProcessGroup) -> DeviceMesh:
+        """The group's ranks as a grid; flattened: with the one-axis mesh of all of them made as well."""
+        if len(layout.mesh) == 1:
+            return mesh_of(group)
+        if group is not dist.group.WORLD:
+            raise InvalidPlan("a grid over a part of the world", expected="the whole world")
+        names = tuple("abcdef"[: len(layout.mesh)])
+        mesh = init_device_mesh("cpu", layout.mesh, mesh_dim_names=names)
+        if layout.flattened:
+            mesh._flatten("all")
+        return mesh
+
+    def shard(self, whole: Tensor, layout: Layout, *, group: ProcessGroup) -> Piece:
+        """distribute_tensor."""
+        return piece_of(distribute_tensor(whole, self.mesh(layout, group), placements_of(layout)))
+
+    def redistribute(
+        self, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: ProcessGroup
+    ) -> Piece:
+        """DTensor.redistribute."""
+        mesh = self.mesh(source, group)
+        whole = as_dtensor(piece.local, mesh, placements_of(source), shape)
+        return piece_of(whole.redistribute(placements=placements_of(target)))
+
+    def statistic(
+        self, piece: Piece, shape: tuple[int, ...], layout: Layout, name: str, *, group: ProcessGroup
+    ) -> Tensor:
+        """torch.mean, var, std, linalg.vector_norm of the DTensor."""
+        whole = as_dtensor(piece.local, self.mesh(layout, group), placements_of(layout), shape)
+        found: Any = statistics()[name](whole)
+        return found.full_tensor() if isinstance(found, DTensor) else found
+
+    def view(
+        self,
+        piece: Piece,
+        shape: tuple[int, ...],
+        layout: Layout,
+        new_shape: tuple[int, ...],
+        *,
+        group: ProcessGroup,
+    ) -> Piece:
+        """DTensor.view."""
+        whole = as_dtensor(piece.local, self.mesh(layout, group), placements_of(layout), shape)
+        try:
+            viewed: Any = whole.view(new_shape)
+        except RuntimeError as refusal:
+            # Raised before anything is sent, from sizes alone, so by all ranks alike.
+            if "evenly sharded" not in str(refusal):
+                raise
+            raise InvalidPlan(str(refusal).splitlines()[0], where="DTensor.view") from refusal
+        if any(type(placement) not in (Shard, Replicate) for placement in viewed.placements):
+            # A flattened inner dim is split in stripes, which is no piece.
+            viewed = viewed.redistribute(placements=[Replicate()] * len(viewed.placements))
+        return piece_of(viewed)
+
+    def fill(
+        self,
+        piece: Piece,
+        shape: tuple[int, ...],
+        layout: Layout,
+        where: Index,
+        value: float,
+        *,
+        group: ProcessGroup,
+    ) -> Piece:
+        """whole[where] = value."""
+        whole = as_dtensor(piece.local.clone(), self.mesh(layout, group), placements_of(layout), shape)
+        whole[tuple(slice(a, b) for a, b in where)].fill_(value)
+        return piece_of(whole)
+
+    def random(
+        self, shape: tuple[int, ...], layout: Layout, *, kind: str, seed: int, group: ProcessGroup
+    ) -> Piece:
+        """torch.manual_seed, then nn.init.normal_ or dropout on a DTensor."""
+        mesh, placements = self.mesh(layout, group), placements_of(layout)
+        torch.manual_seed(seed)
+        tensor = distribute_tensor(torch.ones(shape, dtype=torch.float64), mesh, placements)
+        if kind == "normal":
+            return piece_of(torch.nn.init.normal_(tensor))
+        return piece_of(functional.dropout(tensor, 0.5))
