@@ -1,3 +1,16 @@
-"""Collectives that this subject does not provide: capability pattern → reason. No torch here."""
+"""Collectives that torch does not provide on gloo: capability pattern → reason. No torch here.
 
-LACKS: dict[str, str] = {}
+What torch refuses with an error is here. What it accepts and gets wrong is in nonconformances.toml.
+"""
+
+LACKS: dict[str, str] = {
+    "collectives.*.int16.*": "gloo has no int16: «Invalid scalar type»",
+    "collectives.*.avg.int*": "gloo has no integer mean: «result type Float can't be cast»",
+    "collectives.*.avg.uint8.*": "gloo has no integer mean: «result type Float can't be cast»",
+    "collectives.all_to_all.uneven.*": "gloo's list form demands equal shapes",
+    "collectives.all_to_all.zeros.*": "gloo's list form demands equal shapes",
+    "collectives.all_to_all_single.*.transposed": "«Tensors must be contiguous»",
+    "collectives.all_to_all_single.*.strided": "«Tensors must be contiguous»",
+    "collectives.all_to_all_single.*.column_view": "«Tensors must be contiguous»",
+    "collectives.all_gather_single.*.zero_dim": "«invalid tensor size at index 0 (expected (), got (1))»",
+}

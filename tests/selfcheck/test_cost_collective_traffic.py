@@ -1,0 +1,71 @@
+"""Closed forms of collective traffic: totals, bounds and the cases one can do by hand."""
+
+import pytest
+
+from parproof.cost.collective_traffic import Place, collective_traffic, even_parts, num_children
+from parproof.errors import UsageError
+
+pytestmark = pytest.mark.selfcheck
+WORLDS = pytest.mark.parametrize("p", [1, 2, 3, 4, 5, 8])
+
+
+def sent(op, algorithm, place, given, taken=None):
+    """(messages, bytes) that one rank sends, one byte an element."""
+    lines = collective_traffic(op, algorithm, place, given, taken or given, element_bytes=1)
+    return next(((t.calls, t.in_bytes) for t in lines if t.op == "send"), (0, 0))
+
+
+def received(op, algorithm, place, given, taken=None):
+    """(messages, bytes) that one rank receives."""
+    lines = collective_traffic(op, algorithm, place, given, taken or given, element_bytes=1)
+    return next(((t.calls, t.out_bytes) for t in lines if t.op == "recv"), (0, 0))
+
+
+@WORLDS
+def test_a_ring_all_reduce_sends_the_lower_bound(p):
+    """2S(p − 1)/p bytes in 2(p − 1) messages, when p divides S."""
+    assert sent("all_reduce", "ring", Place(p, 0), [p * 12]) == (2 * (p - 1), 2 * 12 * (p - 1))
+
+
+@WORLDS
+def test_uneven_rings_send_in_total_what_they_receive(p):
+    """A rank may send more than it receives; the group may not."""
+    ranks = [Place(p, me) for me in range(p)]
+    for op, given in (("all_reduce", [4 * p + 3]), ("reduce_scatter", even_parts(17, p))):
+        out = sum(sent(op, "ring", place, given)[1] for place in ranks)
+        assert out == sum(received(op, "ring", place, given)[1] for place in ranks)
+        assert out == (p - 1) * sum(given) * (2 if op == "all_reduce" else 1)
+
+
+@WORLDS
+def test_a_tree_reaches_everybody_once(p):
+    """p − 1 messages in all, whoever is the root."""
+    for root in range(p):
+        assert sum(num_children(Place(p, me, root)) for me in range(p)) == p - 1
+    assert [num_children(Place(8, me)) for me in range(8)] == [3, 2, 1, 1, 0, 0, 0, 0]
+
+
+def test_empty_blocks_are_no_message():
+    """A rank that gives nothing to another does not write to it."""
+    assert sent("all_to_all", "direct", Place(3, 0), [5, 0, 7]) == (1, 7)
+
+
+def test_the_payload_of_a_call_counts_what_is_handed_in_and_back():
+    """gather: only the root gets something; scatter: only the root gives."""
+    for me, expected in ((0, (4, 12)), (1, (4, 0))):
+        (line,) = collective_traffic("gather", "single_call", Place(3, me), [1] * 3, [1] * 3, element_bytes=4)
+        assert (line.in_bytes, line.out_bytes) == expected
+
+
+def test_the_agreement_is_one_message_each_way():
+    """Declared apart from the algorithm, and absent in a group of one."""
+    lines = collective_traffic(
+        "broadcast", "binomial_tree", Place(2, 0), [8], [8], element_bytes=4, agreement="neighbour_header"
+    )
+    assert [(t.op, t.calls, t.in_bytes + t.out_bytes) for t in lines] == [("send", 2, 96), ("recv", 1, 64)]
+
+
+def test_an_unknown_algorithm_is_refused():
+    """A subject cannot invent a prediction for itself."""
+    with pytest.raises(UsageError, match="magic"):
+        collective_traffic("all_reduce", "magic", Place(2, 0), [8], [8], element_bytes=4)
