@@ -69,7 +69,16 @@ def test_each_owner_updates_its_own_parameters():
         (lambda: training_state_ledger(1, 1, 1, -1, "ddp"), "world size -1"),
         (lambda: owner_update([1.0], [1.0, 2.0], {0: [0]}, 0.1), "2 gradients for 1"),
     ],
-    ids="no_ranks no_such_stage negative_count indivisible nothing negative_ranks ledger gradients".split(),
+    ids=[
+        "no_ranks",
+        "no_such_stage",
+        "negative_count",
+        "indivisible",
+        "nothing",
+        "negative_ranks",
+        "ledger",
+        "gradients",
+    ],
 )
 def test_impossible_layouts_are_refused_by_name(call, named):
     """An InvalidPlan (a ValueError) says what was wrong."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from parproof.ledger.rows import Row
+    from parproof.ranks.run import Run
 
 Pieces = Mapping[str, Sequence[tuple[int, "Tensor"]]]
 
@@ -141,7 +143,59 @@ def assert_bytes(observed: Mapping[str, int], expected: Mapping[str, int], *, wh
 
 
 def rows_of(rows: Sequence[Row], inside: str) -> list[Row]:
-    """Calls made in a phase, e.g. window2 or window2/micro0, with what is left of their phase's last part."""
+    """Calls made in a phase, e.g. window2 or window2/micro0, with the last part of their phase.
+
+    A message in a group of one goes nowhere; whether it is made at all is left to the subject.
+    """
     return [
-        replace(row, phase=row.phase.rsplit("/", 1)[-1]) for row in rows if row.phase.startswith(inside + "/")
+        replace(row, phase=row.phase.rsplit("/", 1)[-1])
+        for row in rows
+        if row.phase.startswith(inside + "/") and len(row.members) > 1
     ]
+
+
+def assembled(by_rank: Sequence[Pieces], sizes: Mapping[str, int]) -> dict[str, Tensor]:
+    """Whole flat tensors from what the ranks hold; what no rank holds is NaN, names nobody holds are absent."""
+    whole: dict[str, Tensor] = {}
+    for pieces in by_rank:
+        for name, parts in pieces.items():
+            for start, part in parts:
+                target = whole.setdefault(name, part.new_full((sizes[name],), float("nan")))
+                target[start : start + part.numel()] = part
+    return whole
+
+
+def assert_mean(
+    by_rank: Sequence[Pieces], expected: Mapping[str, Tensor], *, bounds: Mapping[str, float]
+) -> None:
+    """The mean over ranks of what each rank reports is the expected tensor."""
+    __tracebackhide__ = True
+    sizes = {name: tensor.numel() for name, tensor in expected.items()}
+    wholes = [assembled([pieces], sizes) for pieces in by_rank]
+    for name, tensor in expected.items():
+        missing = [rank for rank, whole in enumerate(wholes) if name not in whole]
+        if missing:
+            raise AssertionError(f"rank {missing[0]} of {len(by_rank)}: nothing for {name}")
+        mean = sum(whole[name].double() for whole in wholes) / len(wholes)
+        where = f"all {len(by_rank)} ranks"
+        assert_within(mean, tensor.reshape(-1), bound=bounds[name], where=where, what=f"mean of raw {name}")
+
+
+def differ(one: Run, other: Run) -> bool:
+    """Whether two runs differ in any bit of the first window."""
+    for mine, theirs in zip(one.results, other.results, strict=True):
+        for name, parts in mine["gradients"][0].items():
+            for (_, a), (_, b) in zip(parts, theirs["gradients"][0][name], strict=True):
+                if not bool((a == b).all()):
+                    return True
+    return False
+
+
+def assert_says(failure: AssertionError, pattern: str) -> None:
+    """A rank's own error names the matter; a crash, a mismatch found by us and a time-out do not."""
+    __tracebackhide__ = True
+    first = str(failure).split("\n", 1)[0]
+    if not re.search(pattern, first, re.IGNORECASE):
+        raise AssertionError(
+            f"{first}; expected an error of the subject that matches {pattern!r}"
+        ) from failure

@@ -203,4 +203,5 @@ def step_traffic(model: Model, layout: Layout, accumulation: int) -> list[Traffi
     if layout.replicas > 1:
         lines.append(Traffic("all_reduce", len(groups), shards, shards, layout.replicas, "backward"))
     norms = NORM_BYTES * (len(model.shapes) if layout.ownership == "rows" else 1)
-    return [*lines, Traffic("all_reduce", 1, norms, norms, n, "clip")]
+    lines.append(Traffic("all_reduce", 1, norms, norms, n, "clip"))
+    return [line for line in lines if line.group_size > 1]

@@ -17,22 +17,23 @@ from parproof.workloads import zero as workload
 
 
 class Recipe(Protocol):
-    """What of a plan concerns a single process."""
+    """What of a plan concerns a single process; the words of the subjects' StatePlan."""
 
-    @property
-    def optimizer(self) -> str: ...
-    @property
-    def lr(self) -> float: ...
-    @property
-    def betas(self) -> tuple[float, float]: ...
-    @property
-    def eps(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def max_norm(self) -> float | None: ...
-    @property
-    def no_decay(self) -> tuple[str, ...]: ...
+    optimizer: str
+    lr: float
+    betas: tuple[float, float]
+    eps: float
+    weight_decay: float
+    max_norm: float | None
+    no_decay: tuple[str, ...]
+
+
+class Course(Protocol):
+    """What of a course concerns a single process."""
+
+    kind: str
+    plan: Recipe
+    windows: int
 
 
 @dataclass
@@ -48,9 +49,7 @@ class Trajectory:
     steps: dict[str, int] = field(default_factory=dict)
 
 
-def single_process(
-    kind: str, recipe: Recipe, windows: int, dtype: torch.dtype = torch.float64
-) -> Trajectory:
+def single_process(kind: str, recipe: Recipe, windows: int, dtype: torch.dtype = torch.float64) -> Trajectory:
     """Train on the whole batch. A parameter without a gradient is left alone: no decay, no step."""
     r = recipe
     known = (r.optimizer, r.lr, r.betas, r.eps, r.weight_decay, r.max_norm, r.no_decay)
@@ -58,6 +57,11 @@ def single_process(
     if key not in _TRAJECTORIES:
         _TRAJECTORIES[key] = _train(kind, recipe, windows, dtype)
     return _TRAJECTORIES[key]
+
+
+def on(course: Course) -> Trajectory:
+    """The answer to a course from its beginning."""
+    return single_process(course.kind, course.plan, course.windows)
 
 
 _TRAJECTORIES: dict[tuple[object, ...], Trajectory] = {}
@@ -99,10 +103,10 @@ def _update(out: Trajectory, recipe: Recipe, name: str, theta: Tensor, g: Tensor
     theta -= recipe.lr * (m / (1 - b1**t)) / ((v / (1 - b2**t)).sqrt() + recipe.eps)
 
 
-def gradient_in_rank_order(kind: str, dtype: torch.dtype, world: int, accumulation: int) -> dict[str, Tensor]:
+def gradient_in_rank_order(kind: str, dtype: str, *, world: int, accumulation: int) -> dict[str, Tensor]:
     """Step-1 gradients as each rank accumulates them and the ranks are added in order; division at the end."""
-    module = workload.build(kind, dtype)
-    batch = workload.global_batch(kind, 0, dtype)
+    module = workload.build(kind, getattr(torch, dtype))
+    batch = workload.global_batch(kind, 0, getattr(torch, dtype))
     total: dict[str, Tensor] = {}
     for rank in range(world):
         module.zero_grad()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parproof.subjects.zero_protocol import StatePlan
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from parproof.ranks.context import RankContext
@@ -116,16 +115,21 @@ def bytes_held(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[st
     return points | {"layout": training.layout}
 
 
-def refuse(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:
-    """Build what cannot be built: the error's kinds and text, or what came of it."""
+def refuse(ctx: RankContext, subject: SubjectRef, course: Course, directory: str = "") -> dict[str, Any]:
+    """Build (and load) what should be refused: the error's kinds and text, or what came of it."""
     try:
         if course.kind == "empty":
             subject.make("zero").build(course.plan, _nothing(), ())
-        else:
-            begin(ctx, subject, course)
-    except Exception as error:
+            return {"kinds": [], "text": "trains nothing"}
+        training = begin(ctx, subject, course)
+        if not directory:
+            return {"kinds": [], "text": f"built {course.plan}"}
+        training.load(directory)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # torch's CheckpointException is no Exception
         return {"kinds": [kind.__name__ for kind in type(error).__mro__], "text": str(error)}
-    return {"kinds": [], "text": f"built {course.plan.strategy} "}
+    return {"kinds": [], "text": f"loaded {directory} into {course.kind}"}
 
 
 def _nothing() -> nn.Module:
@@ -135,28 +139,34 @@ def _nothing() -> nn.Module:
 
 
 def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, mode: str) -> dict[str, Any]:
-    """Train, save, train on; the uninterrupted end. `mode` async goes on while the checkpoint is written."""
+    """Train, save, train on: the uninterrupted end.
+
+    mode   async_save: training goes on during the writing; only: it ends with the checkpoint
+    """
     import torch.distributed as dist
 
     training = begin(ctx, subject, course)
     report(ctx, training, course)
-    if mode == "async":
-        pending = training.save_async(directory)
-    else:
-        training.save(directory)
-    more = Course(course.kind, course.plan, course.windows, course.dtype, course.windows)
-    seen = report(ctx, training, more)
-    if mode == "async":
+    pending = training.save_async(directory) if mode == "async_save" else training.save(directory)
+    if mode == "only":
+        return {}
+    seen = report(ctx, training, second_half(course))
+    if pending is not None:
         pending.result()
     dist.barrier()
     return seen
+
+
+def second_half(course: Course) -> Course:
+    """As many windows again, on new data."""
+    return replace(course, first_window=course.first_window + course.windows)
 
 
 def resume(ctx: RankContext, subject: SubjectRef, course: Course, directory: str) -> dict[str, Any]:
     """Load into a fresh model and train the second half of a course."""
     training = begin(ctx, subject, course)
     training.load(directory)
-    return report(ctx, training, course)
+    return report(ctx, training, second_half(course))
 
 
 def raw_gradients(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:

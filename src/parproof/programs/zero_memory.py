@@ -11,7 +11,6 @@ from torch import Tensor
 
 from parproof.subjects.zero_protocol import StateTraining
 
-
 PATIENCE_S = 2.0
 
 

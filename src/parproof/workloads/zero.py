@@ -82,10 +82,10 @@ class Branches(nn.Module):
 class TiedTokens(nn.Module):
     """Embedding and output head share one matrix; cross-entropy."""
 
-    def __init__(self) -> None:
+    def __init__(self, **block: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = nn.ModuleList([Block(), Block()])
+        self.blocks = nn.ModuleList([Block(**block), Block(**block)])
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.head.weight = self.embed.weight
 
@@ -130,9 +130,9 @@ def build(kind: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> 
             else:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.4)
     module.to(device=device, dtype=dtype)
-    if kind == "frozen":
-        module.get_parameter("inlet.bias").requires_grad_(False)
+    if kind == "odd":
         module.get_parameter("blocks.0.up.weight").requires_grad_(False)
+        module.get_parameter("blocks.1.down.bias").requires_grad_(False)
     if kind == "mixed_dtype":
         module.get_submodule("blocks.1").to(torch.float32)
     return module
@@ -143,9 +143,9 @@ def _module(kind: str) -> nn.Module:
         "smooth": Regressor,
         "penalty": lambda: Regressor(penalty=True),
         "recomputed": lambda: Regressor(recompute=True),
-        "one_element": lambda: Regressor(gate=True),
+        "gated": lambda: Regressor(gate=True),
+        "odd": lambda: TiedTokens(gate=True, spare=True),
         "unused": lambda: Regressor(spare=True),
-        "frozen": Regressor,
         "mixed_dtype": Regressor,
         "tied": TiedTokens,
         "divergent": Branches,
@@ -158,7 +158,7 @@ def _module(kind: str) -> nn.Module:
 def global_batch(kind: str, window: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """All samples of one optimizer step: 24, or 16 where means have to be exact. Same values in every dtype."""
     generator = torch.Generator().manual_seed(1000 + window)
-    if kind == "tied":
+    if kind in ("tied", "odd"):
         tokens = torch.randint(0, VOCABULARY, (2, 24), generator=generator)
         return tokens[0], tokens[1]
     if kind in EXACT_KINDS:

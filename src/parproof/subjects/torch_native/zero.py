@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +29,8 @@ class Zero:
             raise ValueError(f"unknown strategy {plan.strategy!r}: expected one of {', '.join(STRATEGIES)}")
         if plan.accumulation < 1:
             raise ValueError(f"accumulation {plan.accumulation}: expected at least 1 micro-batch")
+        if plan.replicas < 1 or dist.get_world_size() % plan.replicas:
+            raise ValueError(f"{plan.replicas} replicas do not divide {dist.get_world_size()} ranks")
         if plan.strategy in ("ddp", "zero1"):
             return Replicated(plan, module)
         return Sharded(plan, module, units)
@@ -45,11 +46,11 @@ class Training:
         self.named = dict(module.named_parameters())
         self.optimizer = self.make_optimizer()
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[Any]:
         """One group, or two interleaved ones where some parameters are without decay."""
         trainable = [(name, p) for name, p in self.named.items() if p.requires_grad]
         if not self.plan.no_decay:
-            return [{"params": [p for _, p in trainable]}]
+            return [p for _, p in trainable]
         without = {name for name, _ in trainable if name in self.plan.no_decay}
         return [
             {"params": [p for name, p in trainable if name not in without]},
@@ -152,7 +153,7 @@ class Replicated(Training):
         self._open = ExitStack()
         self._raw: Pieces = {}
         if "raw_hook" in plan.options:
-            self.ddp.register_comm_hook(None, partial(_spy, self._raw, self.named))
+            self.ddp.register_comm_hook((self._raw, self.named), _spy)
 
     def make_optimizer(self) -> torch.optim.Optimizer:
         """Ordinary for ddp."""
@@ -185,17 +186,17 @@ class Replicated(Training):
         return self._raw
 
 
-def _spy(
-    raw: Pieces, named: dict[str, nn.Parameter], state: object, bucket: dist.GradBucket
-) -> torch.futures.Future[Tensor]:
+# DDP compares annotations with its classes, so the hook must not have them as text.
+def _spy(state, bucket):  # type: ignore[no-untyped-def]
     """Note the bucket, then do what DDP does without a hook."""
+    raw, named = state
     names = {id(parameter): name for name, parameter in named.items()}
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         raw[names[id(parameter)]] = [(0, gradient.detach().clone().flatten())]
     buffer = bucket.buffer().div_(dist.get_world_size())
     work = dist.all_reduce(buffer, async_op=True)
     assert work is not None
-    return work.get_future().then(lambda done: done.value()[0])  # type: ignore[no-any-return]
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 class Sharded(Training):

@@ -1,0 +1,162 @@
+"""Judging whole runs of PAR-ZERO-STATE against the single process and the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from parproof.checks import zero_bounds
+from parproof.checks import zero_state as state
+from parproof.checks.ledger import assert_ledger
+from parproof.cost.state_bytes import SHARDED, Layout, Model, held_bytes, step_traffic
+from parproof.workloads import zero as workload
+
+if TYPE_CHECKING:
+    from parproof.cost.traffic import Traffic
+    from parproof.oracles.zero import Trajectory
+    from parproof.programs.zero import Course
+    from parproof.ranks.run import Run
+
+SAMPLES = 24
+STATE = ("parameters", "exp_avg", "exp_avg_sq")
+
+
+def assert_first_gradients(run: Run, truth: Trajectory, dtype: str = "float64") -> None:
+    """Step-1 gradients, tensor by tensor, within the bound of re-associated sums."""
+    __tracebackhide__ = True
+    expected = truth.gradients[0]
+    limits = zero_bounds.gradient_bounds(expected, world=run.world_size, samples=SAMPLES, dtype=dtype)
+    seen = [result["gradients"][0] for result in run.results]
+    state.assert_pieces(seen, expected, what="gradients", bounds=limits)
+
+
+def assert_hook_saw(run: Run, truth: Trajectory) -> None:
+    """A communication hook is given the rank's own gradients, undivided, and its result is what counts."""
+    __tracebackhide__ = True
+    expected = truth.gradients[0]
+    limits = zero_bounds.gradient_bounds(expected, world=run.world_size, samples=SAMPLES)
+    state.assert_mean([result["raw"] for result in run.results], expected, bounds=limits)
+    seen = [result["gradients"] for result in run.results]
+    state.assert_pieces(seen, expected, what="gradients", bounds=limits)
+
+
+def assert_same_bits(run: Run, truth: Trajectory) -> None:
+    """Losses, gradients of each step, parameters and moments: equal, without a bound."""
+    __tracebackhide__ = True
+    state.assert_losses(run.results, truth.losses, bound=0.0)
+    for window, gradients in enumerate(truth.gradients):
+        seen = [result["gradients"][window] for result in run.results]
+        state.assert_pieces(seen, gradients, what=f"gradients of window {window}", bounds=None)
+    for kind in STATE:
+        seen = [result[kind] for result in run.results]
+        state.assert_pieces(seen, getattr(truth, kind), what=kind, bounds=None)
+
+
+def assert_trained(run: Run, course: Course, truth: Trajectory, *, dtype: str = "float64") -> None:
+    """Losses, gradients of each step, norms, parameters, moments and step counts, each within its bound."""
+    __tracebackhide__ = True
+    results = run.results
+    near = zero_bounds.drift(truth, course.plan, world=len(results), samples=SAMPLES, dtype=dtype)
+    state.assert_losses(results, truth.losses, bound=near.loss)
+    state.assert_norms(results, truth.norms, bound=near.gradient)
+    for window, gradients in enumerate(truth.gradients):
+        seen = [result["gradients"][window] for result in results]
+        state.assert_pieces(seen, gradients, what=f"gradients of window {window}", bounds=near.gradient)
+    for kind in STATE:
+        seen = [result[kind] for result in results]
+        state.assert_pieces(seen, getattr(truth, kind), what=kind, bounds=getattr(near, kind))
+    state.assert_steps(results, truth.steps)
+
+
+def assert_resumed(
+    resumed: Run, uninterrupted: Run, course: Course, *, bounds: zero_bounds.Drift | None
+) -> None:
+    """Parameters, moments and step counts at the end, whatever the number of ranks; None: bit for bit."""
+    __tracebackhide__ = True
+    sizes = workload.sizes(course.kind)
+    for kind in STATE:
+        whole = state.assembled([result[kind] for result in uninterrupted.results], sizes)
+        seen = [result[kind] for result in resumed.results]
+        state.assert_pieces(
+            seen, whole, what=f"resumed {kind}", bounds=None if bounds is None else getattr(bounds, kind)
+        )
+    counts: dict[str, int] = {}
+    for result in uninterrupted.results:
+        counts |= result["steps"]
+    state.assert_steps(resumed.results, counts)
+
+
+def assert_owners(run: Run, course: Course) -> None:
+    """What is sharded has one owner per element in each shard group; the rest is on every rank."""
+    __tracebackhide__ = True
+    layout = layout_of(run, course)
+    cut = dict(zip(("parameters", "gradients", "exp_avg"), SHARDED[course.plan.strategy], strict=True))
+    cut["parameters"] = layout.gathers_units
+    for kind, sharded in cut.items():
+        seen = [r["gradients"][0] if kind == "gradients" else r[kind] for r in run.results]
+        copies = course.plan.replicas if sharded else run.world_size
+        state.assert_owned(seen, workload.sizes(course.kind), what=kind, copies=copies)
+
+
+def assert_resident(run: Run, course: Course) -> None:
+    """Bytes held after backward and after the step, per object."""
+    __tracebackhide__ = True
+    layout, model = layout_of(run, course), model_of(course)
+    optimizer_bytes = 12 if course.plan.mixed_bf16 else 8
+    for rank, result in enumerate(run.results):
+        formula = held_bytes(model, layout, rank % layout.world_size, optimizer_bytes=optimizer_bytes)
+        where = run.where(rank)
+        state.assert_bytes(result["after_backward"], formula, where=f"{where}: after backward")
+        kept = formula["gradients"] if result["layout"].keeps_buckets else 0
+        after = formula | {"gradients": 0, "other": kept}
+        state.assert_bytes(result["after_step"], after, where=f"{where}: after step")
+
+
+def predicted(run: Run, course: Course) -> list[Traffic]:
+    """What a window of this course sends, by the cost model."""
+    return step_traffic(model_of(course), layout_of(run, course), course.plan.accumulation)
+
+
+def assert_step_traffic(run: Run, lines: Sequence[Traffic], window: int) -> None:
+    """One window, phase by phase."""
+    __tracebackhide__ = True
+    for rank, rows in enumerate(run.ledgers):
+        assert_ledger(state.rows_of(rows, f"window{window}"), lines, where=run.where(rank))
+
+
+def assert_quiet(run: Run, course: Course, window: int) -> None:
+    """No micro-batch but the last sends a gradient; parameters may be gathered for each."""
+    __tracebackhide__ = True
+    once = step_traffic(model_of(course), layout_of(run, course), 1)
+    gathers = [line for line in once if line.op == "all_gather" and line.phase in ("forward", "backward")]
+    for rank, rows in enumerate(run.ledgers):
+        for micro in range(course.plan.accumulation - 1):
+            inside = f"window{window}/micro{micro}"
+            where = f"{run.where(rank)}, {inside}"
+            assert_ledger(state.rows_of(rows, inside), gathers, where=where)
+
+
+def layout_of(run: Run, course: Course) -> Layout:
+    """The strategy as the subject lays it out, for the cost model."""
+    plan, chosen = course.plan, run.results[0]["layout"]
+    ranks = run.world_size // plan.replicas
+    return Layout(plan.strategy, chosen.ownership, chosen.parameters_at_rest, ranks, plan.replicas)
+
+
+def model_of(course: Course) -> Model:
+    """Shapes of the course's model; bytes of its parameters and gradients."""
+    itemsize = 2 if course.plan.mixed_bf16 else {"float64": 8, "float32": 4}[course.dtype]
+    return Model(workload.trainable_shapes(course.kind), itemsize)
+
+
+def assert_refused(results: Sequence[Mapping[str, Any]], named: str) -> None:
+    """Every rank raises an error of its own that names what is wrong."""
+    __tracebackhide__ = True
+    for rank, result in enumerate(results):
+        where = f"rank {rank} of {len(results)}"
+        if not result["kinds"]:
+            raise AssertionError(
+                f"{where}: not refused: {result['text']}; expected an error that names {named!r}"
+            )
+        if named.lower() not in result["text"].lower():
+            raise AssertionError(f"{where}: refused with {result['text']!r}, expected it to name {named!r}")
