@@ -21,7 +21,7 @@ Dispatch = Callable[[Any, Any, Any, Any], Any]
 _FUTURE_METHODS = ("then", "add_done_callback")
 
 
-class Relay(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Relay(TorchDispatchMode):
     """A mode that hands every operator to a function; `Follower` puts one into each thread."""
 
     supports_higher_order_operators = True

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from parproof.ledger.wire import WireSample, measured_wire
+
 if TYPE_CHECKING:
     import torch
     from torch.distributed import ProcessGroup
@@ -46,3 +48,11 @@ class RankContext:
             yield
         finally:
             self.recorder.phase = outer
+
+    @contextmanager
+    def wire(self) -> Iterator[WireSample]:
+        """Measure the bytes that leave this rank inside, headers included; see ledger.wire for what counts."""
+        first = len(self.recorder.rows) if self.recorder else 0
+        with measured_wire() as sample:
+            yield sample
+        sample.rows = (first, len(self.recorder.rows) if self.recorder else 0)
