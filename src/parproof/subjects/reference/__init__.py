@@ -8,7 +8,12 @@ SUBJECT = Subject(
     name="reference",
     mechanisms={
         "collectives": "parproof.subjects.reference.collectives:Collectives",
+        "functional_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
+        "object_collectives": "parproof.subjects.reference.collectives_messages:ObjectCollectives",
+        "point_to_point": "parproof.subjects.reference.collectives_messages:PointToPoint",
         "context": "parproof.subjects.reference.context:ContextAttention",
+        "expert": "parproof.subjects.reference.expert:ExpertParallel",
+        "overlap": "parproof.subjects.reference.overlap:Overlap",
         "replica": "parproof.subjects.reference.replica:ReplicaRouting",
         "tensor": "parproof.subjects.reference.tensor:TensorParallel",
         "zero": "parproof.subjects.reference.zero:Zero",

@@ -3,6 +3,8 @@
 from parproof.subjects.protocol import Subject
 from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVES_LACKS
 from parproof.subjects.torch_native.context_lacks import LACKS as CONTEXT_LACKS
+from parproof.subjects.torch_native.expert_lacks import LACKS as EXPERT_LACKS
+from parproof.subjects.torch_native.overlap_lacks import LACKS as OVERLAP_LACKS
 from parproof.subjects.torch_native.tensor_lacks import LACKS as TENSOR_LACKS
 from parproof.subjects.torch_native.zero_lacks import LACKS as ZERO_LACKS
 
@@ -10,12 +12,19 @@ SUBJECT = Subject(
     name="torch_native",
     mechanisms={
         "collectives": "parproof.subjects.torch_native.collectives:Collectives",
+        "functional_collectives": "parproof.subjects.torch_native.collectives_functional:FunctionalCollectives",
+        "object_collectives": "parproof.subjects.torch_native.collectives_messages:ObjectCollectives",
+        "point_to_point": "parproof.subjects.torch_native.collectives_messages:PointToPoint",
         "context": "parproof.subjects.torch_native.context:ContextAttention",
+        "expert": "parproof.subjects.torch_native.expert:ExpertParallel",
+        "overlap": "parproof.subjects.torch_native.overlap:Overlap",
         "tensor": "parproof.subjects.torch_native.tensor:TensorParallel",
         "zero": "parproof.subjects.torch_native.zero:Zero",
     },
     lacks=COLLECTIVES_LACKS
     | CONTEXT_LACKS
+    | EXPERT_LACKS
+    | OVERLAP_LACKS
     | TENSOR_LACKS
     | ZERO_LACKS
     | {"replica*": "torch ships no router of serving requests"},
