@@ -41,7 +41,7 @@ def read_trace(path: Path, compute_name: str) -> TraceIntervals:
             where=str(path.name),
             next_step="export it again with profile.export_chrome_trace",
         ) from wrong
-    communication = [(_op(name), *span) for name, *span in found if name.startswith(_COMMUNICATION)]
+    communication = [(_op(name), start, end) for name, start, end in found if name.startswith(_COMMUNICATION)]
     compute = [(start, end) for name, start, end in found if name == compute_name]
     return TraceIntervals(
         rank, world_size, tuple(sorted(communication, key=lambda c: c[1])), tuple(sorted(compute))
