@@ -51,7 +51,7 @@ def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, ov
     for case, group in ((over_all, ctx.group), (over_some, interleaved(ctx, 2))):
         layer = build(implementation, case, group)
         output = layer(layer.take(case.input()).local)
-        torch.autograd.backward(output.local, cut(case.upstream(), output))
+        torch.autograd.backward(output.local, upstream_of(case.upstream(), output))
         made.append(layer)
     return implementation.gradient_norm(made)
 
@@ -100,7 +100,7 @@ def _layer(ctx: RankContext, subject: TensorParallel, case: Case, group: Process
         with ctx.phase("forward"):
             output = layer(x, *case.extra())
         with ctx.phase("backward"):
-            upstream = cut(case.upstream(), output)
+            upstream = upstream_of(case.upstream(), output)
             torch.autograd.backward(output.local, upstream)
             gradients = layer.gradients()
     with ctx.phase("norm"):
@@ -121,6 +121,12 @@ def storage_bytes(pieces: Pieces) -> int:
     """Bytes that the pieces keep alive: a view into a whole weight keeps all of it."""
     storages = [piece.local.untyped_storage() for several in pieces.values() for piece in several]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def upstream_of(whole: Tensor, piece: Piece) -> Tensor:
+    """The piece's part of the upstream gradient. An output of a wrong shape gets zeros: its judge will see it."""
+    mine = cut(whole, piece)
+    return mine if mine.shape == piece.local.shape else torch.zeros_like(piece.local)
 
 
 def cut(whole: Tensor, piece: Piece) -> Tensor:
@@ -158,7 +164,7 @@ def _redistribute(ctx: RankContext, subject: TensorParallel, move: layout_cases.
             Piece(x, piece.index), move.shape, move.source, move.target, group=ctx.group
         )
     with ctx.phase("backward"):
-        torch.autograd.backward(output.local, cut(move.upstream(), output))
+        torch.autograd.backward(output.local, upstream_of(move.upstream(), output))
     assert x.grad is not None
     return Outcome(output=plain(output), input_gradient=plain(Piece(x.grad, piece.index)))
 

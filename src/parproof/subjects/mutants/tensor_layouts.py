@@ -1,0 +1,99 @@
+"""Mutants of PAR-TENSOR-LAYOUT: layouts, operations on split tensors and the gradient norm, with one lie each."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn import functional
+
+from parproof.errors import InvalidPlan
+from parproof.subjects.protocol import Subject
+from parproof.subjects.reference.tensor import TensorParallel
+from parproof.subjects.reference.tensor_layers import Layer, whole_index, with_range
+from parproof.subjects.reference.tensor_layout import index_at
+from parproof.subjects.reference.tensor_wire import Regions
+from parproof.subjects.tensor_protocol import Layout, Piece
+
+KINDS = types.SimpleNamespace()
+
+
+def _mutant(name: str, **lies: Any) -> Subject:
+    setattr(KINDS, name, type(name, (TensorParallel,), lies))
+    return Subject(name=name, mechanisms={"tensor": f"{__name__}:KINDS.{name}"})
+
+
+def _as_if_flat(
+    self: Any, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: Any
+) -> Piece:
+    twice = len(source.mesh) == 2 and source.placements[0] == source.placements[1] != "R"
+    if not twice:
+        return TensorParallel.redistribute(self, piece, shape, source, target, group=group)
+    wire, dim = Regions(group), int(source.placements[0][1:])
+    lengths = [stop - start for start, stop in wire.bounds(shape[dim])]
+    longest = max(lengths)
+    local = functional.pad(piece.local, [0, 0] * (1 - dim) + [0, longest - piece.local.shape[dim]])
+    even = [(rank * longest, (rank + 1) * longest) for rank in range(wire.size)]
+    gathered = wire.gather_parts(local, dim, even)
+    kept = [gathered.narrow(dim, start, n) for (start, _), n in zip(even, lengths, strict=True)]
+    return Piece(torch.cat(kept, dim), whole_index(shape))
+
+
+def _mean_of_means(
+    self: Any, piece: Piece, shape: tuple[int, ...], layout: Layout, name: str, *, group: Any
+) -> Tensor:
+    if name != "mean":
+        return TensorParallel.statistic(self, piece, shape, layout, name, group=group)
+    wire = Regions(group)
+    return wire.sum(piece.local.mean()) / wire.size
+
+
+def _view_of_the_part(
+    self: Any, piece: Piece, shape: tuple[int, ...], layout: Layout, new_shape: tuple[int, ...], *, group: Any
+) -> Piece:
+    wire = Regions(group)
+    if new_shape[0] % wire.size or piece.local.numel() * wire.size != torch.Size(shape).numel():
+        raise InvalidPlan("parts are not equal")
+    bounds = wire.bounds(new_shape[0])[wire.rank]
+    local = piece.local.reshape(new_shape[0] // wire.size, *new_shape[1:])
+    return Piece(local, with_range(whole_index(new_shape), 0, bounds))
+
+
+def _write_to_a_copy(self: Any, piece: Piece, *arguments: Any, **keywords: Any) -> Piece:
+    TensorParallel.fill(self, piece, *arguments, **keywords)
+    return piece
+
+
+def _one_seed_for_all(
+    self: Any, shape: tuple[int, ...], layout: Layout, *, kind: str, seed: int, group: Any
+) -> Piece:
+    index = index_at(shape, layout, (dist.get_rank(group),))
+    mine = tuple(b - a for a, b in index)
+    common = Layout(layout.mesh, ("R",))
+    drawn = TensorParallel.random(self, mine, common, kind=kind, seed=seed, group=group)
+    return Piece(drawn.local, index)
+
+
+def _norm_with_copies(self: Any, layers: Sequence[Layer]) -> float:
+    for layer in layers:
+        for held in layer.held.values():
+            held.replicas = 1
+    return TensorParallel.gradient_norm(self, layers)
+
+
+def _norm_of_this_rank(self: Any, layers: Sequence[Layer]) -> float:
+    grads = [held.leaf.grad for layer in layers for held in layer.held.values() if held.leaf.grad is not None]
+    return float(torch.stack([g.double().square().sum() for g in grads]).sum().sqrt())
+
+
+grid_taken_for_a_line = _mutant("grid_taken_for_a_line", redistribute=_as_if_flat)
+mean_of_means = _mutant("mean_of_means", statistic=_mean_of_means)
+views_the_part = _mutant("views_the_part", view=_view_of_the_part)
+writes_to_a_copy = _mutant("writes_to_a_copy", fill=_write_to_a_copy)
+one_seed_for_all_parts = _mutant("one_seed_for_all_parts", random=_one_seed_for_all)
+norm_counts_copies = _mutant("norm_counts_copies", gradient_norm=_norm_with_copies)
+norm_of_one_rank = _mutant("norm_of_one_rank", gradient_norm=_norm_of_this_rank)
