@@ -13,6 +13,8 @@ class Traffic:
     out_bytes   bytes the rank gets back, over all calls
     group_size  ranks in the group; 0 when the prediction holds for any group
     phase       «forward», «backward», …; empty when the prediction holds for all phases together
+    members     global ranks of the group, in its order; empty when any group of the size will do
+    dtype       «float32», …; empty when the prediction holds for any
     """
 
     op: str
@@ -21,3 +23,5 @@ class Traffic:
     out_bytes: int
     group_size: int = 0
     phase: str = ""
+    members: tuple[int, ...] = ()
+    dtype: str = ""

@@ -92,7 +92,8 @@ class Call:
             reduce_op=_reduce_op(named.get("reduce_op")),
             group_peer=peer,
             tag=tag,
-            is_async=self.functional or bool(named.get("async_op", op in ("send", "recv"))),
+            # Absent means True: the dispatcher drops arguments that equal the operator's default.
+            is_async=op != "monitored_barrier" and bool(named.get("async_op", True)),
             in_parts=in_parts,
             out_parts=out_parts,
         )

@@ -26,3 +26,10 @@ def steps(row: Row, rank: int) -> int:
     if row.op == "reduce_scatter" and row.form.endswith("coalesced"):
         return len(row.shapes)
     return 1
+
+
+def gap(group: str, counted: int, explained: int) -> str:
+    """What is missing, in words; empty when the rows explain the group's own count."""
+    if counted == explained:
+        return ""
+    return f"group {group} counts {counted} calls, the ledger explains {explained}"

@@ -260,7 +260,9 @@ class RankPool:
             )
             for report, (out, err) in zip(reports, outputs, strict=True)
         ]
-        return Run(str(reference), tuple(made), self._observation(reports))
+        run = Run(str(reference), tuple(made), self._observation(reports))
+        run.observation["ledger_complete"] = run.ledger_complete
+        return run
 
     def _observation(self, reports: list[Report]) -> dict[str, Any]:
         """The facts of the run from which an evidence level may be computed."""
@@ -282,6 +284,7 @@ class RankPool:
             ],
             "host_kind": "real" if self._per_host >= self.world_size else "emulated",
             "num_reports": len(reports),
+            "ledger": all(s.sequence_expected >= 0 for report in reports for s in report.groups),
             "calls_seen": sum(len(report.rows) for report in reports),
         }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parproof.ledger.rows import Row
+from parproof.ledger.sequence import COUNTED_BACKENDS, gap
 from parproof.ranks.protocol import GroupState
 
 
@@ -48,6 +49,25 @@ class Run:
     def ledgers(self) -> list[tuple[Row, ...]]:
         """What each rank was seen to send."""
         return [report.rows for report in self.reports]
+
+    @property
+    def ledger_gaps(self) -> tuple[str, ...]:
+        """Calls that a group counted and no ledger row explains, for groups alive at the end of the run."""
+        return tuple(
+            f"{self.where(report.rank)}: {missing}"
+            for report in self.reports
+            for state in report.groups
+            if (missing := gap(state.name, state.sequence, state.sequence_expected))
+        )
+
+    @property
+    def ledger_complete(self) -> bool | None:
+        """Did the ledgers see every call? None where the backend's own count says nothing about it."""
+        if self.observation.get("backend") not in COUNTED_BACKENDS or not self.observation.get(
+            "ledger", True
+        ):
+            return None
+        return not self.ledger_gaps
 
     def where(self, rank: int) -> str:
         """How failure texts name a rank."""
