@@ -43,7 +43,8 @@ def seen(run: Run, cases: Sequence[Case], groups: Sequence[Sequence[int]] | None
 
     everyone = groups or [list(range(run.world_size))]
     answers = {(case, k): after(case, members) for case in set(cases) for k, members in enumerate(everyone)}
-    for rank, packed in enumerate(run.results):
+    for rank, result in enumerate(run.results):
+        packed = result[-1] if isinstance(result, tuple) else result
         k = next((k for k, members in enumerate(everyone) if rank in members), 0)
         members = list(everyone[k])
         me = members.index(rank) if rank in members else -1

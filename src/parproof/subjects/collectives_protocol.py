@@ -197,6 +197,10 @@ class FunctionalCollectives(Protocol):
         """The root's x."""
         ...
 
+    def permute(self, x: Tensor, targets: list[int], group: ProcessGroup) -> Tensor:
+        """The x of the rank j with targets[j] == me."""
+        ...
+
     def all_reduce_coalesced(self, xs: list[Tensor], op: str, group: ProcessGroup) -> list[Tensor]:
         """all_reduce of each."""
         ...

@@ -228,6 +228,19 @@ def cases(op: str, layout: str = "contiguous", *, kind: str = "numbers", p: int,
     return found
 
 
+def waiting_cases(op: str, p: int) -> list[Case]:
+    """Cases in which somebody has to wait for the last rank: it gives what is moved, the first takes."""
+    root = {"broadcast": p - 1, "scatter": p - 1, "reduce": 0, "gather": 0}.get(op)
+    reduce_ops = ("sum", "max") if op in REDUCING else (None,)
+    splits = "equal" if op.startswith("all_to_all") else None
+    return [
+        Case(op, dtype, layout, reduce_op, root, splits)
+        for reduce_op in reduce_ops
+        for dtype in ("float32", "int64", "bfloat16")
+        for layout in ("contiguous", "sliced")
+    ]
+
+
 def value_cases() -> list[tuple[str, str, str, int]]:
     """(op, layout, kind, world size): every layout on three ranks, the plain and the large one also on 2 and 4.
 

@@ -1,0 +1,149 @@
+"""Rank programs of point-to-point messages and of object collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from parproof.oracles.collective_messages import sent_object
+from parproof.programs.collective_forms import group_of
+from parproof.programs.collectives import bitwise_copy
+from parproof.programs.packing import Packed, pack
+from parproof.ranks.context import RankContext
+from parproof.subjects.collectives_protocol import PointToPoint, Transfer
+from parproof.subjects.protocol import SubjectRef
+from parproof.workloads.collective_cases import BEFORE_SLOT
+from parproof.workloads.collectives import coded, laid_out, surroundings
+
+
+class Mailbox:
+    """One rank's messages of one dtype and layout: makes what is sent, keeps what arrives."""
+
+    def __init__(self, ctx: RankContext, shape: tuple[int, ...], dtype: str, layout: str, tag: int) -> None:
+        self.tag = tag
+        self._ctx, self._shape, self._dtype, self._layout = ctx, shape, dtype, layout
+        self._targets: list[tuple[Tensor, Tensor]] = []
+
+    def outgoing(self, slot: int) -> Tensor:
+        """The message of this rank with this number."""
+        values = coded(self._ctx.rank, slot, self._shape, self._dtype, None).to(self._ctx.device)
+        return laid_out(values, self._layout)[0]
+
+    def incoming(self) -> Tensor:
+        """Room for one message; it holds something else before."""
+        slot = BEFORE_SLOT + len(self._targets)
+        values = coded(self._ctx.rank, slot, self._shape, self._dtype, None).to(self._ctx.device)
+        self._targets.append(laid_out(values, self._layout))
+        return self._targets[-1][0]
+
+    def arrived(self) -> list[Tensor]:
+        """Each message, then what surrounds it."""
+        found = []
+        for view, base in self._targets:
+            found += [bitwise_copy(view), surroundings(base, self._shape, self._layout)]
+        return found
+
+
+def messages(
+    ctx: RankContext,
+    subject: SubjectRef,
+    kind: str,
+    dtypes: Sequence[str],
+    shape: tuple[int, ...],
+    layout: str,
+    members: Sequence[int],
+) -> tuple[list[int], Packed] | None:
+    """One pattern of messages per dtype. Returns (claimed senders as places in the group, what arrived)."""
+    made: PointToPoint = subject.make("point_to_point")
+    group, me = group_of(ctx, members)
+    if me < 0:
+        return None
+    senders: list[int] = []
+    found: list[Tensor] = []
+    for number, dtype in enumerate(dtypes):
+        # A tag per dtype: a receive from any source could else take the next dtype's message of a fast sender.
+        box = Mailbox(ctx, shape, dtype, layout, tag=10 * number)
+        senders += _PATTERNS[kind](made, box, group, len(members), me)
+        found += box.arrived()
+    return senders, pack(found)
+
+
+def _chain(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
+    """Blocking: each rank hands its own message to the next one, the last one to nobody."""
+    senders = [] if me == 0 else [made.recv(box.incoming(), me - 1, box.tag, group)]
+    if me < p - 1:
+        made.send(box.outgoing(0), me + 1, box.tag, group)
+    return senders
+
+
+def _isend_irecv(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
+    """A ring in both directions at once."""
+    right, left = (me + 1) % p, (me - 1) % p
+    handles = [made.irecv(box.incoming(), left, 1, group), made.irecv(box.incoming(), right, 2, group)]
+    handles += [made.isend(box.outgoing(0), right, 1, group), made.isend(box.outgoing(1), left, 2, group)]
+    for handle in handles:
+        handle.wait()
+    return [left, right]
+
+
+def _tags(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
+    """Two messages to the next rank; it asks for the second one first, by its tag."""
+    right, left = (me + 1) % p, (me - 1) % p
+    sending = [made.isend(box.outgoing(0), right, 7, group), made.isend(box.outgoing(1), right, 3, group)]
+    for tag in (3, 7):
+        made.irecv(box.incoming(), left, tag, group).wait()
+    for handle in sending:
+        handle.wait()
+    return [left, left]
+
+
+def _any_source(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
+    """The first rank takes one message of each, in whatever order they come."""
+    if me:
+        made.send(box.outgoing(0), 0, box.tag, group)
+        return []
+    return [made.recv(box.incoming(), None, box.tag, group) for _ in range(p - 1)]
+
+
+def _batch(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
+    """Everybody to everybody; half of the ranks list their receives first."""
+    others = [j for j in range(p) if j != me]
+    sends: list[Transfer] = [("send", box.outgoing(j), j) for j in others]
+    receives: list[Transfer] = [("recv", box.incoming(), j) for j in others]
+    for handle in made.batch(receives + sends if me % 2 else sends + receives, group):
+        handle.wait()
+    return others
+
+
+_PATTERNS = {
+    "chain": _chain,
+    "isend_irecv": _isend_irecv,
+    "tags": _tags,
+    "any_source": _any_source,
+    "batch": _batch,
+}
+
+
+def objects(ctx: RankContext, subject: SubjectRef, op: str, members: Sequence[int]) -> Any:
+    """One object collective, its root in the middle of the group; what this rank gets."""
+    made = subject.make("object_collectives")
+    group, me = group_of(ctx, members)
+    if me < 0:
+        return None
+    p, root = len(members), 1
+    mine = sent_object(ctx.rank)
+    match op:
+        case "all_gather_object":
+            return made.all_gather_object(mine, group)
+        case "gather_object":
+            return made.gather_object(mine, root, group)
+        case "broadcast_objects":
+            return made.broadcast_objects([mine, "second"] if me == root else None, 2, root, group)
+        case "scatter_object":
+            values = [(mine, j) for j in range(p)] if me == root else None
+            return made.scatter_object(values, root, group)
+    if me == root:
+        made.send_objects([mine, ctx.rank], p - 1, group)
+    return made.recv_objects(2, root, group) if me == p - 1 else None

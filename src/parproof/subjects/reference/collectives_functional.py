@@ -1,0 +1,169 @@
+"""Functional collectives with gradients, on the reference's own collectives.
+
+Backward passes follow from the loss being the sum of all ranks' losses:
+    all_reduce ← all_reduce          all_gather ← reduce_scatter(sum)      broadcast ← reduce to the root
+    reduce_scatter ← all_gather      all_to_all ← all_to_all, splits swapped
+«avg» divides by p in both directions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.distributed import ProcessGroup
+
+from parproof.errors import UsageError
+from parproof.subjects.reference.collectives import Collectives
+
+
+def _differentiable(op: str) -> None:
+    if op not in ("sum", "avg"):
+        raise UsageError(f"gradient of {op}", expected="sum or avg: the others have no single gradient")
+
+
+class _AllReduce(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, wire: Collectives, op: str, group: ProcessGroup) -> Tensor:
+        ctx.settings = wire, op, group
+        out = x.detach().contiguous().clone()
+        wire.all_reduce(out, op, group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, op, group = ctx.settings
+        _differentiable(op)
+        total = grad.contiguous().clone()
+        wire.all_reduce(total, op, group)
+        return total, None, None, None
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, wire: Collectives, dim: int, group: ProcessGroup) -> Tensor:
+        ctx.settings = wire, dim, group
+        parts = [torch.empty_like(x) for _ in range(group.size())]
+        wire.all_gather(parts, x, group)
+        return torch.cat(parts, dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, dim, group = ctx.settings
+        parts = list(grad.tensor_split(group.size(), dim))
+        mine = torch.empty_like(parts[group.rank()])
+        wire.reduce_scatter(mine, parts, "sum", group)
+        return mine, None, None, None
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, wire: Collectives, op: str, dim: int, group: ProcessGroup) -> Tensor:
+        ctx.settings = wire, op, dim, group
+        if x.shape[dim] % group.size():
+            raise UsageError(f"size {x.shape[dim]} along dim {dim}", expected=f"a multiple of {group.size()}")
+        parts = list(x.tensor_split(group.size(), dim))
+        out = torch.empty_like(parts[group.rank()], memory_format=torch.contiguous_format)
+        wire.reduce_scatter(out, parts, op, group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, op, dim, group = ctx.settings
+        _differentiable(op)
+        parts = [torch.empty_like(grad, memory_format=torch.contiguous_format) for _ in range(group.size())]
+        wire.all_gather(parts, grad, group)
+        whole = torch.cat(parts, dim)
+        return (whole / group.size() if op == "avg" else whole), None, None, None, None
+
+
+class _AllToAll(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        wire: Collectives,
+        out_splits: list[int] | None,
+        in_splits: list[int] | None,
+        group: ProcessGroup,
+    ) -> Tensor:
+        ctx.settings = wire, out_splits, in_splits, group
+        rows = x.shape[0] if out_splits is None else sum(out_splits)
+        out = x.new_empty((rows, *x.shape[1:]))
+        wire.all_to_all_single(out, x, out_splits, in_splits, group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, out_splits, in_splits, group = ctx.settings
+        rows = grad.shape[0] if in_splits is None else sum(in_splits)
+        back = grad.new_empty((rows, *grad.shape[1:]))
+        wire.all_to_all_single(back, grad, in_splits, out_splits, group)
+        return back, None, None, None, None
+
+
+class _Broadcast(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, wire: Collectives, root: int, group: ProcessGroup) -> Tensor:
+        ctx.settings = wire, root, group
+        out = x.detach().contiguous().clone()
+        wire.broadcast(out, root, group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, root, group = ctx.settings
+        total = grad.contiguous().clone()
+        wire.reduce(total, "sum", root, group)
+        # The input of a rank that is not the root has no influence on anything.
+        return (total if group.rank() == root else torch.zeros_like(total)), None, None, None
+
+
+class FunctionalCollectives:
+    """See parproof.subjects.collectives_protocol."""
+
+    def __init__(self) -> None:
+        self._wire = Collectives()
+
+    def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Any:
+        """Ring both ways."""
+        return _AllReduce.apply(x, self._wire, op, group)  # type: ignore[no-untyped-call]
+
+    def all_gather(self, x: Tensor, dim: int, group: ProcessGroup) -> Any:
+        """Ring both ways."""
+        return _AllGather.apply(x, self._wire, dim, group)  # type: ignore[no-untyped-call]
+
+    def reduce_scatter(self, x: Tensor, op: str, dim: int, group: ProcessGroup) -> Any:
+        """Ring both ways."""
+        return _ReduceScatter.apply(x, self._wire, op, dim, group)  # type: ignore[no-untyped-call]
+
+    def all_to_all(
+        self, x: Tensor, out_splits: list[int] | None, in_splits: list[int] | None, group: ProcessGroup
+    ) -> Any:
+        """Direct both ways."""
+        return _AllToAll.apply(x, self._wire, out_splits, in_splits, group)  # type: ignore[no-untyped-call]
+
+    def broadcast(self, x: Tensor, root: int, group: ProcessGroup) -> Any:
+        """Binomial tree down, and up again."""
+        return _Broadcast.apply(x, self._wire, root, group)  # type: ignore[no-untyped-call]
+
+    def permute(self, x: Tensor, targets: list[int], group: ProcessGroup) -> Any:
+        """An all_to_all in which each rank has rows for one other only."""
+        rows, me = x.shape[0], group.rank()
+        in_splits = [rows * (j == targets[me]) for j in range(group.size())]
+        out_splits = [rows * (targets[j] == me) for j in range(group.size())]
+        return self.all_to_all(x, out_splits, in_splits, group)
+
+    def all_reduce_coalesced(self, xs: list[Tensor], op: str, group: ProcessGroup) -> list[Any]:
+        """One after the other: nothing is gained, nothing is lost."""
+        return [self.all_reduce(x, op, group) for x in xs]
+
+    def all_gather_coalesced(self, xs: list[Tensor], group: ProcessGroup) -> list[Any]:
+        """One after the other."""
+        return [self.all_gather(x, 0, group) for x in xs]
+
+    def reduce_scatter_coalesced(self, xs: list[Tensor], op: str, group: ProcessGroup) -> list[Any]:
+        """One after the other."""
+        return [self.reduce_scatter(x, op, 0, group) for x in xs]
