@@ -32,6 +32,7 @@ from parproof.subjects.zero_protocol import StatePlan
 pytestmark = [pytest.mark.experiment("PAR-ZERO-STATE"), pytest.mark.lanes("cpu", "cuda2")]
 
 every_strategy = pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero2", "zero3", "hsdp"])
+APART = ("blocks.0.up.weight", "blocks.1.down.bias", "outlet.weight")  # a second parameter group
 some_strategies = pytest.mark.parametrize("strategy", ["ddp", "zero1", "zero3"])
 
 
@@ -49,12 +50,12 @@ def size(strategy, world=3):
 @pytest.mark.claim("C1")
 @pytest.mark.parametrize("world", [2, 3], ids="W{}".format)
 @every_strategy
-def test_c1_gradients_of_the_first_step(strategy, world, ranks, subject):
+def test_c1_gradients_of_the_first_step(strategy, world, lane, ranks, subject):
     """Within the bound of re-associated sums; on two ranks addition leaves no freedom, so bit for bit."""
     course = Course("smooth", plan_for(subject, strategy, accumulation=2), windows=1)
     run = ranks(size(strategy, world)).run(programs.train, subject, course)
     judge.assert_first_gradients(run, oracles.zero.on(course))
-    if run.world_size == 2:
+    if run.world_size == 2 and lane == "cpu":
         ordered = oracles.zero.gradient_in_rank_order("smooth", "float64", world=2, accumulation=2)
         seen = [result["gradients"][0] for result in run.results]
         zero_state.assert_pieces(seen, ordered, what="gradients", bounds=None)
@@ -94,7 +95,7 @@ def test_c1_gradients_that_ddp_options_touch(option, ranks, subject, evidence):
 @every_strategy
 def test_c2_three_steps_of_adamw(strategy, ranks, subject):
     """Two micro-batches a step, clipping, decay: everything a training leaves behind."""
-    plan = plan_for(subject, strategy, accumulation=2, max_norm=4.0, weight_decay=0.1)
+    plan = plan_for(subject, strategy, accumulation=2, max_norm=4.0, weight_decay=0.1, no_decay=APART)
     course = Course("smooth", plan)
     run = ranks(size(strategy)).run(programs.train, subject, course)
     judge.assert_trained(run, course, oracles.zero.on(course))
@@ -186,9 +187,8 @@ def test_c8_odd_parameters(strategy, kind, ranks, subject):
 def test_c9_resumed_training(strategy, kind, ranks, subject, tmp_path):
     """Saved and continued: the same bits as without the interruption; two interleaved parameter groups."""
     subject.require(f"zero.{kind}.{strategy}")
-    apart = ("blocks.0.up.weight", "blocks.1.down.bias", "outlet.weight")
     options = ("fused",) if kind == "fused" else ()
-    plan = plan_for(subject, strategy, max_norm=4.0, weight_decay=0.3, no_decay=apart, options=options)
+    plan = plan_for(subject, strategy, max_norm=4.0, weight_decay=0.3, no_decay=APART, options=options)
     course, where = Course("smooth", plan, windows=1), str(tmp_path / "saved")
     whole = ranks(size(strategy, 2)).run(programs.save, subject, course, where, kind)
     resumed = ranks(size(strategy, 2)).run(programs.resume, subject, course, where)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from parproof.ledger.rows import Row
+    from parproof.oracles.zero import Trajectory
     from parproof.ranks.run import Run
 
 Pieces = Mapping[str, Sequence[tuple[int, "Tensor"]]]
@@ -62,6 +63,12 @@ def assert_owned(by_rank: Sequence[Pieces], sizes: Mapping[str, int], *, what: s
         for name, parts in pieces.items():
             if name not in sizes:
                 raise AssertionError(f"{where}: {what} of {name} exist; the model has no such parameter")
+            for start, part in parts:
+                if start < 0 or start + part.numel() > sizes[name]:
+                    raise AssertionError(
+                        f"{where}: {what} of {name}: the piece [{start}:{start + part.numel()}] lies outside"
+                        f" of its {sizes[name]} elements"
+                    )
             mine = _coverage([parts], sizes[name])
             if max(mine, default=0) > 1:
                 raise AssertionError(f"{where}: {what} of {name}: element {mine.index(2)} is held twice here")
@@ -81,41 +88,38 @@ def _coverage(per_rank: Sequence[Sequence[tuple[int, Tensor]]], numel: int) -> l
     counts = [0] * numel
     for parts in per_rank:
         for start, part in parts:
-            if start < 0 or start + part.numel() > numel:
-                raise AssertionError(
-                    f"a piece [{start}:{start + part.numel()}] lies outside of {numel} elements"
-                )
             for i in range(start, start + part.numel()):
                 counts[i] += 1
     return counts
 
 
-def assert_losses(results: Sequence[Mapping[str, Any]], expected: Sequence[float], *, bound: float) -> None:
-    """The mean over ranks and micro-batches of each window's local losses is the loss of the whole batch."""
+def assert_loss(
+    results: Sequence[Mapping[str, Any]], window: int, truth: Trajectory, *, bound: float
+) -> None:
+    """The mean over ranks and micro-batches of a window's local losses is the loss of the whole batch."""
     __tracebackhide__ = True
-    for window, wanted in enumerate(expected):
-        local = []
-        for result in results:
-            per_window = len(result["losses"]) // len(expected)
-            local += result["losses"][window * per_window : (window + 1) * per_window]
-        error = abs(sum(local) / len(local) - wanted)
-        if not error <= bound:
-            raise AssertionError(
-                f"all {len(results)} ranks: loss of window {window} is {sum(local) / len(local)!r},"
-                f" expected {wanted!r} within {bound:.3e}"
-            )
+    wanted, local = truth.losses[window], []
+    for result in results:
+        per_window = len(result["losses"]) // len(truth.losses)
+        local += result["losses"][window * per_window : (window + 1) * per_window]
+    mean = sum(local) / len(local)
+    if not abs(mean - wanted) <= bound:
+        raise AssertionError(
+            f"all {len(results)} ranks: loss of window {window} is {mean!r},"
+            f" expected {wanted!r} within {bound:.3e}"
+        )
 
 
-def assert_norms(results: Sequence[Mapping[str, Any]], expected: Sequence[float], *, bound: float) -> None:
+def assert_norm(results: Sequence[Mapping[str, Any]], window: int, wanted: float, *, bound: float) -> None:
     """Every rank reports the single process's gradient norm."""
     __tracebackhide__ = True
     for rank, result in enumerate(results):
-        for window, (norm, wanted) in enumerate(zip(result["norms"], expected, strict=True)):
-            if not abs(norm - wanted) <= bound:
-                raise AssertionError(
-                    f"rank {rank} of {len(results)}: gradient norm of window {window} is {norm!r},"
-                    f" expected {wanted!r} within {bound:.3e}; ratio {norm / wanted:.6g}"
-                )
+        norm = result["norms"][window]
+        if not abs(norm - wanted) <= bound:
+            raise AssertionError(
+                f"rank {rank} of {len(results)}: gradient norm of window {window} is {norm!r},"
+                f" expected {wanted!r} within {bound:.3e}; ratio {norm / wanted:.6g}"
+            )
 
 
 def assert_steps(results: Sequence[Mapping[str, Any]], expected: Mapping[str, int]) -> None:
@@ -176,7 +180,10 @@ def assert_mean(
         missing = [rank for rank, whole in enumerate(wholes) if name not in whole]
         if missing:
             raise AssertionError(f"rank {missing[0]} of {len(by_rank)}: nothing for {name}")
-        mean = sum(whole[name].double() for whole in wholes) / len(wholes)
+        total = wholes[0][name].double()
+        for whole in wholes[1:]:
+            total = total + whole[name].double()
+        mean = total / len(wholes)
         where = f"all {len(by_rank)} ranks"
         assert_within(mean, tensor.reshape(-1), bound=bounds[name], where=where, what=f"mean of raw {name}")
 

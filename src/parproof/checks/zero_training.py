@@ -43,10 +43,10 @@ def assert_hook_saw(run: Run, truth: Trajectory) -> None:
 def assert_same_bits(run: Run, truth: Trajectory) -> None:
     """Losses, gradients of each step, parameters and moments: equal, without a bound."""
     __tracebackhide__ = True
-    state.assert_losses(run.results, truth.losses, bound=0.0)
     for window, gradients in enumerate(truth.gradients):
         seen = [result["gradients"][window] for result in run.results]
         state.assert_pieces(seen, gradients, what=f"gradients of window {window}", bounds=None)
+        state.assert_loss(run.results, window, truth, bound=0.0)
     for kind in STATE:
         seen = [result[kind] for result in run.results]
         state.assert_pieces(seen, getattr(truth, kind), what=kind, bounds=None)
@@ -57,11 +57,11 @@ def assert_trained(run: Run, course: Course, truth: Trajectory, *, dtype: str = 
     __tracebackhide__ = True
     results = run.results
     near = zero_bounds.drift(truth, course.plan, world=len(results), samples=SAMPLES, dtype=dtype)
-    state.assert_losses(results, truth.losses, bound=near.loss)
-    state.assert_norms(results, truth.norms, bound=near.gradient)
     for window, gradients in enumerate(truth.gradients):
         seen = [result["gradients"][window] for result in results]
         state.assert_pieces(seen, gradients, what=f"gradients of window {window}", bounds=near.gradient)
+        state.assert_norm(results, window, truth.norms[window], bound=near.gradient)
+        state.assert_loss(results, window, truth, bound=near.loss)
     for kind in STATE:
         seen = [result[kind] for result in results]
         state.assert_pieces(seen, getattr(truth, kind), what=kind, bounds=getattr(near, kind))

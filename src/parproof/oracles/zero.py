@@ -19,21 +19,49 @@ from parproof.workloads import zero as workload
 class Recipe(Protocol):
     """What of a plan concerns a single process; the words of the subjects' StatePlan."""
 
-    optimizer: str
-    lr: float
-    betas: tuple[float, float]
-    eps: float
-    weight_decay: float
-    max_norm: float | None
-    no_decay: tuple[str, ...]
+    @property
+    def optimizer(self) -> str:
+        """sgd, adam or adamw."""
+
+    @property
+    def lr(self) -> float:
+        """Learning rate."""
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """Decay of the two moments."""
+
+    @property
+    def eps(self) -> float:
+        """Added to the root of the second moment."""
+
+    @property
+    def weight_decay(self) -> float:
+        """Coupled for sgd and adam, decoupled for adamw."""
+
+    @property
+    def max_norm(self) -> float | None:
+        """Clip to this norm."""
+
+    @property
+    def no_decay(self) -> tuple[str, ...]:
+        """Parameters without decay."""
 
 
 class Course(Protocol):
     """What of a course concerns a single process."""
 
-    kind: str
-    plan: Recipe
-    windows: int
+    @property
+    def kind(self) -> str:
+        """Which workload."""
+
+    @property
+    def plan(self) -> Recipe:
+        """How it is trained."""
+
+    @property
+    def windows(self) -> int:
+        """Optimizer steps."""
 
 
 @dataclass

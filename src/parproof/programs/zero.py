@@ -147,7 +147,9 @@ def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, 
 
     training = begin(ctx, subject, course)
     report(ctx, training, course)
-    pending = training.save_async(directory) if mode == "async_save" else training.save(directory)
+    pending = training.save_async(directory) if mode == "async_save" else None
+    if pending is None:
+        training.save(directory)
     if mode == "only":
         return {}
     seen = report(ctx, training, second_half(course))

@@ -6,6 +6,8 @@ its mean loss, so that the mean over ranks and micro-batches of equal size is th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -59,6 +61,7 @@ class Regressor(nn.Module):
         if self.penalty:
             (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
             loss = loss + slope.square().mean()
+        assert isinstance(loss, Tensor)
         return loss
 
 
@@ -94,7 +97,8 @@ class TiedTokens(nn.Module):
         y = self.embed(token)
         for block in self.blocks:
             y = block(y)
-        return nn.functional.cross_entropy(self.head(y), target)
+        loss: Tensor = nn.functional.cross_entropy(self.head(y), target)
+        return loss
 
 
 class Products(nn.Module):
@@ -116,7 +120,8 @@ class Products(nn.Module):
         y = self.inlet(x)
         for block in self.blocks:
             y = y + block(x)
-        return (y * weight).sum(dim=1).mean()
+        loss: Tensor = (y * weight).sum(dim=1).mean()
+        return loss
 
 
 def build(kind: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> nn.Module:
@@ -139,7 +144,7 @@ def build(kind: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> 
 
 
 def _module(kind: str) -> nn.Module:
-    makers = {
+    makers: dict[str, Callable[[], nn.Module]] = {
         "smooth": Regressor,
         "penalty": lambda: Regressor(penalty=True),
         "recomputed": lambda: Regressor(recompute=True),

@@ -152,13 +152,24 @@ class Zero:
 
     def build(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> StateTraining:
         """See StateSharding.build."""
-        _check(plan, module)
+        plan = self.checked(plan, module)
         if plan.mixed_bf16:
             module = module.to(torch.bfloat16)
-        return _CLASSES[plan.strategy](plan, module, units)
+        return self.layout(plan.strategy)(plan, module, units)
+
+    def layout(self, strategy: str) -> type[Training]:
+        """The class of a strategy."""
+        return _CLASSES[strategy]
+
+    def checked(self, plan: StatePlan, module: nn.Module) -> StatePlan:
+        """The plan, if it can be carried out."""
+        wrong = _fault_in(plan, module)
+        if wrong is not None:
+            raise InvalidPlan(wrong, where=str(dataclasses.replace(plan, options=())))
+        return plan
 
 
-def _check(plan: StatePlan, module: nn.Module) -> None:
+def _fault_in(plan: StatePlan, module: nn.Module) -> str | None:
     world = dist.get_world_size()
     wrong = None
     if plan.strategy not in STRATEGIES:
@@ -175,5 +186,4 @@ def _check(plan: StatePlan, module: nn.Module) -> None:
         wrong = f"{plan.replicas} replicas with {plan.strategy}; expected hsdp, or 1 replica"
     elif not any(parameter.requires_grad for parameter in module.parameters()):
         wrong = "no trainable parameter in the module; expected at least one"
-    if wrong is not None:
-        raise InvalidPlan(wrong, where=str(dataclasses.replace(plan, options=())))
+    return wrong

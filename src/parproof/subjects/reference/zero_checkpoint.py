@@ -64,7 +64,7 @@ def read(directory: str, training: Training) -> None:
 def _join(directory: str) -> Slices:
     whole: Slices = {}
     for file in sorted(pathlib.Path(directory).glob("rank*.pt")):
-        for name, piece in torch.load(file, weights_only=True).items():
+        for name, piece in torch.load(file, map_location="cpu", weights_only=True).items():
             entry = whole.setdefault(name, {"step": piece["step"], "tensors": {}})
             for key, tensor in piece["tensors"].items():
                 target = entry["tensors"].setdefault(key, tensor.new_full((piece["numel"],), torch.nan))

@@ -27,6 +27,7 @@ class Training:
     layout = StateLayout(ownership="elements")
     gradients_are_sharded = False
     per_unit = False
+    optimizer_class = SliceOptimizer
 
     def __init__(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> None:
         self.plan, self.module = plan, module
@@ -37,7 +38,7 @@ class Training:
         self.buffers = self._flatten(units if self.per_unit else ())
         self.last = True
         self.prepare()
-        self.optimizer = SliceOptimizer(plan)
+        self.optimizer = self.optimizer_class(plan)
         for buffer, segment, parameter, _ in self.own_slices():
             if buffer.trainable:
                 self.optimizer.adopt(segment.name, parameter)
@@ -87,7 +88,7 @@ class Training:
 
     def backward(self, loss: Tensor) -> None:
         """Accumulate in the parameters; reduce after the last micro-batch."""
-        (loss / self.plan.accumulation).backward()  # type: ignore[no-untyped-call]
+        (loss / self.plan.accumulation).backward()
         if self.last:
             self.finish_reduction()
             self._agree_on_used()
@@ -107,7 +108,7 @@ class Training:
         names = [(buffer, name) for buffer in buffers for name in buffer.parameters]
         mine = [name in buffer.used for buffer, name in names]
         if self.plan.find_unused:
-            flags = torch.tensor(mine, dtype=torch.int32)
+            flags = torch.tensor(mine, dtype=torch.int32, device=buffers[0].full.device)
             dist.all_reduce(flags, op=dist.ReduceOp.MAX)
             mine = [bool(flag) for flag in flags]
         elif not all(mine):

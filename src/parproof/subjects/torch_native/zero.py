@@ -179,7 +179,7 @@ class Replicated(Training):
     def backward(self, loss: Tensor) -> None:
         """The reducer does the rest."""
         with self._open:
-            (loss / self.plan.accumulation).backward()  # type: ignore[no-untyped-call]
+            (loss / self.plan.accumulation).backward()
 
     def raw_gradients(self) -> Pieces:
         """What the hook was given."""
@@ -229,4 +229,4 @@ class Sharded(Training):
 
     def backward(self, loss: Tensor) -> None:
         """FSDP2's hooks do the rest."""
-        (loss / self.plan.accumulation).backward()  # type: ignore[no-untyped-call]
+        (loss / self.plan.accumulation).backward()

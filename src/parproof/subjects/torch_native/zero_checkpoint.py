@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import AsyncSaveResponse, async_save
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 
@@ -31,26 +33,25 @@ def save(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) ->
             torch.save(whole, folder / "consolidated.pt")
         dist.barrier()
         return
-    dcp.save(_state(module, optimizer), checkpoint_id=directory)
+    dcp_save(_state(module, optimizer), checkpoint_id=directory)
 
 
 def save_async(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> Pending:
     """Returns once the state is staged; the writer talks in a group of its own."""
-    pending: Pending = dcp.async_save(
-        _state(module, optimizer), checkpoint_id=directory, process_group=dist.new_group()
-    )
-    return pending
+    state, group = _state(module, optimizer), dist.new_group()
+    response = async_save(state, checkpoint_id=directory, process_group=group)
+    return response.upload_completion if isinstance(response, AsyncSaveResponse) else response
 
 
 def load(directory: str, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Every rank reads what it needs."""
     if isinstance(optimizer, ZeroRedundancyOptimizer):
-        whole = torch.load(pathlib.Path(directory) / "consolidated.pt", weights_only=True)
+        whole = torch.load(pathlib.Path(directory) / "consolidated.pt", map_location="cpu", weights_only=True)
         module.load_state_dict(whole["model"])
         optimizer.load_state_dict(whole["optimizer"])
         return
     state = _state(module, optimizer)
-    dcp.load(state, checkpoint_id=directory)
+    dcp_load(state, checkpoint_id=directory)
     set_state_dict(module, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
 
 
