@@ -1,14 +1,27 @@
-"""The `evidence` fixture and the writing of an evidence directory."""
+"""The `evidence` fixture, and from test outcomes to an evidence directory and JUnit properties.
+
+The record is built where the test ran and travels on the report (xdist ships extra attributes of a report as JSON);
+only the controller writes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from parproof.cost.traffic import Traffic
+from parproof.errors import ParproofError
+from parproof.plugin import outcomes
+
+if TYPE_CHECKING:
+    from parproof.evidence.store import EvidenceStore
+
+_EVIDENCE: pytest.StashKey[Evidence] = pytest.StashKey()
+_WRITER: pytest.StashKey[Writer] = pytest.StashKey()
 
 
 @dataclass
@@ -30,15 +43,156 @@ class Evidence:
         self.measurements.update(facts)
 
     def predict(self, traffic: Sequence[Traffic]) -> None:
-        """What the cost model said, kept beside the ledger that was seen."""
+        """What the cost model said of the test's last run, kept beside the ledger that was seen."""
         self.predicted.extend(traffic)
 
     def timed(self, name: str, samples_s: Sequence[Sequence[float]], *, warmup: int) -> None:
         """Raw samples of one operation: samples_s[rank][repeat], in seconds, after `warmup` rounds."""
         self.times.append({"name": name, "samples_s": [list(s) for s in samples_s], "warmup": warmup})
 
+    def facts(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        return {
+            "workload_id": self.workload_id,
+            "workload": self.workload,
+            "measurements": self.measurements,
+            "predicted": [asdict(line) for line in self.predicted],
+            "times": self.times,
+        }
+
 
 @pytest.fixture
-def evidence() -> Evidence:
+def evidence(request: pytest.FixtureRequest) -> Evidence:
     """Where a test puts what it measured: see Evidence."""
-    return Evidence()
+    made = Evidence()
+    request.node.stash[_EVIDENCE] = made
+    return made
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """When the test has ended, put its record on the last report, and its level and status into JUnit."""
+    report = yield
+    history = item.stash.setdefault(outcomes.HISTORY, [])
+    history.append(outcomes.Phase.of(report, call))
+    if report.when != "teardown" or not _is_ours(item):
+        return report
+    from parproof.evidence.record import build
+
+    made = item.stash.get(_EVIDENCE, None)
+    record = build(outcomes.outcome_of(item, history, made.facts() if made else {}))
+    conclusion = record["conclusion"]
+    report.user_properties += [
+        ("parproof.level", conclusion["evidence_level"] or "none"),
+        ("parproof.status", conclusion["status"]),
+        ("parproof.reason", outcomes.reason_text(conclusion)),
+        (
+            "parproof.claims",
+            " ".join(f"{record['identity']['semantic_id']}/{c}" for c in record["identity"]["claims"]),
+        ),
+    ]
+    report.parproof_record = record  # type: ignore[attr-defined]
+    return report
+
+
+def _is_ours(item: pytest.Item) -> bool:
+    """Tests that have nothing to do with ranks or experiments are left alone, unless evidence is asked for."""
+    uses = {"ranks", "evidence", "subject"} & set(getattr(item, "fixturenames", ()))
+    asked = item.config.getoption("--evidence") is not None
+    return bool(uses) or item.get_closest_marker("experiment") is not None or asked
+
+
+class Writer:
+    """Controller only: takes records off the reports and closes the directory at the end."""
+
+    def __init__(self, store: EvidenceStore) -> None:
+        self.store = store
+        self.collected: list[str] = []
+        self.num_deselected = 0
+        self._begun: dict[str, list[pytest.TestReport]] = {}
+        self.error: str | None = None
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """What was collected here; under xdist the workers tell (below)."""
+        self.collected = self.collected or [item.nodeid for item in session.items]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """All workers collect the same."""
+        self.collected = list(ids)
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Counted, so that a selection does not look like the whole."""
+        self.num_deselected += len(items)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a record; a report without one is of a worker that crashed."""
+        record = getattr(report, "parproof_record", None)
+        if record is None and report.when not in ("setup", "call", "teardown"):
+            record = outcomes.crashed(report)
+        if record is not None:
+            self.store.add(record)
+
+    def finish(self, exit_status: int, *, complete: bool) -> None:
+        """Seal, or leave nothing."""
+        try:
+            self.store.seal(
+                collected=self.collected,
+                num_deselected=self.num_deselected,
+                exit_status=exit_status,
+                complete=complete,
+            )
+        except (OSError, ValueError) as error:
+            self.store.discard()
+            self.error = f"evidence could not be written, nothing was left: {error}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With --evidence: make sure, before any test runs, that the directory can be written."""
+    directory = config.getoption("--evidence")
+    if directory is None or hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    from parproof.evidence.store import EvidenceStore
+
+    arguments = [str(argument) for argument in config.invocation_params.args]
+    store = EvidenceStore(
+        Path(config.invocation_params.dir, directory),
+        root=config.rootpath,
+        command=["pytest", *arguments],
+        label=config.getoption("--parproof-run-label"),
+    )
+    try:
+        store.open()
+    except ParproofError as error:
+        raise pytest.UsageError(str(error)) from error
+    config.stash[_WRITER] = Writer(store)
+    config.pluginmanager.register(config.stash[_WRITER], "parproof-evidence-writer")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """An interrupted session is sealed too, and says that it is not complete."""
+    writer = session.config.stash.get(_WRITER, None)
+    if writer is None:
+        return
+    complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    writer.finish(int(exitstatus), complete=complete)
+    if writer.error:
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """A session that never got to its end leaves no half-written directory."""
+    writer = config.stash.get(_WRITER, None)
+    if writer is not None:
+        writer.store.discard()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Where the evidence is, or why there is none."""
+    writer = config.stash.get(_WRITER, None)
+    if writer is not None:
+        text = writer.error or f"evidence: {writer.store.directory}"
+        terminalreporter.line(text, red=bool(writer.error))

@@ -18,8 +18,8 @@ from parproof.ranks.launch import Launcher, RankProcess
 
 def accept_ranks(
     launcher: Launcher, world_size: int, directory: str, timeout_s: float
-) -> tuple[list[RankProcess], list[Connection]]:
-    """(processes, connections), by slot. The channel is a Unix socket with a fresh key, so no port is taken."""
+) -> tuple[list[RankProcess], list[Connection], list[str]]:
+    """(processes, connections, host names as the ranks saw them), by slot. The channel is a Unix socket with a fresh key, so no port is taken."""
     authkey = secrets.token_bytes(32)
     address = os.path.join(directory, "pool")
     arrivals: queue.Queue[tuple[protocol.Hello, Connection]] = queue.Queue()
@@ -28,14 +28,14 @@ def accept_ranks(
         acceptor.start()
         processes = [launcher.start(slot, address, authkey) for slot in range(world_size)]
         try:
-            connections = _wait_for(processes, arrivals, timeout_s)
+            connections, hostnames = _wait_for(processes, arrivals, timeout_s)
         except BaseException:
             for process in processes:
                 process.kill()
             raise
         finally:
             _release(acceptor, address, authkey)
-    return processes, connections
+    return processes, connections, hostnames
 
 
 def _accept(listener: Listener, count: int, arrivals: Any) -> None:
@@ -45,13 +45,17 @@ def _accept(listener: Listener, count: int, arrivals: Any) -> None:
             arrivals.put((protocol.receive(connection), connection))
 
 
-def _wait_for(processes: list[RankProcess], arrivals: Any, timeout_s: float) -> list[Connection]:
+def _wait_for(
+    processes: list[RankProcess], arrivals: Any, timeout_s: float
+) -> tuple[list[Connection], list[str]]:
     connections: dict[int, Connection] = {}
+    hostnames: dict[int, str] = {}
     end = time.monotonic() + timeout_s
     while len(connections) < len(processes):
         try:
             hello, connection = arrivals.get(timeout=0.05)
             connections[hello.slot] = connection
+            hostnames[hello.slot] = hello.hostname
             continue
         except queue.Empty:
             pass
@@ -65,7 +69,8 @@ def _wait_for(processes: list[RankProcess], arrivals: Any, timeout_s: float) -> 
                 RankProblem(slot, "silent", f"did not connect within {timeout_s:.0f} s") for slot in missing
             ]
             raise RankFailure("start of the rank pool", len(processes), problems)
-    return [connections[slot] for slot in range(len(processes))]
+    slots = range(len(processes))
+    return [connections[slot] for slot in slots], [hostnames[slot] for slot in slots]
 
 
 def _release(acceptor: threading.Thread, address: str, authkey: bytes) -> None:

@@ -54,6 +54,7 @@ class RankPool:
         self._per_host = ranks_per_host or world_size
         self._processes: list[RankProcess] = []
         self._connections: list[Connection] = []
+        self._hostnames: list[str] = []
         self._directory: PrivateDirectory | None = None
         self._job_number = 0
         self._group_is_clean = False
@@ -68,7 +69,7 @@ class RankPool:
             return
         self._directory = PrivateDirectory()
         try:
-            self._processes, self._connections = accept_ranks(
+            self._processes, self._connections, self._hostnames = accept_ranks(
                 self._launcher, self.world_size, self._directory.path, SLOW_START_S
             )
             for rank, connection in enumerate(self._connections):
@@ -276,6 +277,7 @@ class RankPool:
                     "local_rank": rank % self._per_host,
                     "pid": self._processes[rank].pid,
                     "host": f"host{rank // self._per_host}",
+                    "hostname": self._hostnames[rank],
                     "device": self.device
                     if self.device == "cpu"
                     else f"{self.device}:{rank % self._per_host}",

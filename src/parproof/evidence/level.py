@@ -1,0 +1,96 @@
+"""The level and the scope of a record, computed from what was observed and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+LEVELS = (
+    "theoretical",
+    "cpu_simulation",
+    "cpu_process_group",
+    "gpu_smoke",
+    "real_benchmark",
+    "profiler_trace",
+)
+SCOPES = ("single_process", "single_host", "emulated_hosts", "multi_host")
+
+# The source documents know five levels; a process group on CPU is rounded down to the simulation it stands above.
+FIVE_LEVELS = {level: level for level in LEVELS} | {"cpu_process_group": "cpu_simulation"}
+
+MIN_REPEATS = 2
+
+
+def compute_level(observation: Mapping[str, Any] | None) -> tuple[str | None, str]:
+    """(level, why this one and not the next). None for what did not run: an unrun cell is no evidence."""
+    if observation is None:
+        return None, "nothing was run"
+    runs = observation["runs"]
+    if not runs:
+        return "cpu_simulation", "one process ran; no ranks, so no process group"
+    short = [run for run in runs if run["num_reports"] != run["world_size"]]
+    if short:
+        return "theoretical", f"{short[0]['num_reports']} of {short[0]['world_size']} ranks reported"
+    best = max((_level_of_run(run) for run in runs), key=lambda found: LEVELS.index(found[0]))
+    return _raised(observation, *best)
+
+
+def _level_of_run(run: Mapping[str, Any]) -> tuple[str, str]:
+    if run["backend"] not in ("gloo", "nccl"):
+        return "cpu_simulation", f"backend {run['backend']} is no real transport"
+    if run["world_size"] < 2 or len({(r["host"], r["pid"]) for r in run["ranks"]}) < run["world_size"]:
+        if _num_gpus(run):
+            return "gpu_smoke", "one rank on a GPU"
+        return "cpu_simulation", "fewer processes than ranks, or one rank"
+    if _num_gpus(run):
+        return "gpu_smoke", "ranks on GPUs"
+    if run["calls_seen"] == 0:
+        return "cpu_simulation", "real processes, but no communication was seen"
+    return "cpu_process_group", "real processes and communication over gloo; ranks on CPU"
+
+
+def _raised(observation: Mapping[str, Any], level: str, why: str) -> tuple[str, str]:
+    """A smoke run on two or more GPUs becomes a benchmark, and a benchmark a trace, by what was observed besides."""
+    if level != "gpu_smoke":
+        return level, why
+    missing = [
+        text
+        for holds, text in (
+            (max(_num_gpus(run) for run in observation["runs"]) >= 2, "two or more GPUs"),
+            (observation["workload_id"] is not None, "a fixed workload"),
+            ((observation["warmup"] or 0) >= 1, "warm-up"),
+            ((observation["repeats"] or 0) >= MIN_REPEATS, "repeats"),
+            (observation["model"] is not None, "a real model or backend"),
+        )
+        if not holds
+    ]
+    if missing:
+        return "gpu_smoke", f"no benchmark without {', '.join(missing)}"
+    if observation["trace_sha256"] is None:
+        return "real_benchmark", "repeated, with warm-up, on a fixed workload; no trace was kept"
+    return "profiler_trace", "a benchmark with a trace that can be opened again"
+
+
+def compute_scope(observation: Mapping[str, Any] | None) -> str | None:
+    """How far apart the ranks were seen to be."""
+    if observation is None:
+        return None
+    found = {_scope_of_run(run) for run in observation["runs"]} or {"single_process"}
+    return max(found, key=SCOPES.index)
+
+
+def _scope_of_run(run: Mapping[str, Any]) -> str:
+    if run["world_size"] < 2:
+        return "single_process"
+    if run["host_kind"] == "emulated":
+        return "emulated_hosts"
+    return "multi_host" if len({r["hostname"] for r in run["ranks"]}) > 1 else "single_host"
+
+
+def _num_gpus(run: Mapping[str, Any]) -> int:
+    return len({(r["hostname"], r["device"]) for r in run["ranks"] if str(r["device"]).startswith("cuda")})
+
+
+def may_claim_performance(level: str | None) -> bool:
+    """Only a benchmark says anything about speed, memory or scaling."""
+    return level in ("real_benchmark", "profiler_trace")

@@ -1,0 +1,213 @@
+"""A record: one test outcome in the six public field groups, the observation, and what follows from it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from parproof import registry
+from parproof.evidence import ledger_summary
+from parproof.evidence.level import compute_level, compute_scope, may_claim_performance
+from parproof.ledger.rows import Row
+
+SCHEMA = "parproof-record/v1"
+STATUSES = ("ok", "failed", "blocked", "skipped")
+DECISIONS = ("accept", "tune", "reject", "pending")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is known of a test when it has ended; the plugin fills it in, nothing here is computed.
+
+    status   ok: it passed; failed: it judged and found a fault; blocked: it could not judge (set-up, crash);
+             skipped: a need was not met
+    runs     (observation, ledgers of all ranks) of each run of a rank program
+    times    name, samples_s[rank][repeat], warmup
+    """
+
+    nodeid: str
+    status: str
+    duration_s: float
+    experiment: str | None = None
+    claims: tuple[str, ...] = ()
+    lane: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    subject: Mapping[str, str] | None = None
+    workload_id: str | None = None
+    workload: Mapping[str, Any] = field(default_factory=dict)
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+    runs: Sequence[tuple[Mapping[str, Any], Sequence[Sequence[Row]]]] = ()
+    predicted: Sequence[Mapping[str, Any]] = ()
+    times: Sequence[Mapping[str, Any]] = ()
+    failure: Mapping[str, Any] | None = None
+    skip: Mapping[str, str] | None = None
+    expected_nonconformance: str | None = None
+    model: str | None = None
+    trace_sha256: str | None = None
+
+
+def build(outcome: Outcome) -> dict[str, Any]:
+    """The record, without its place in a run (sequence, run id, previous hash): the store adds those."""
+    observation = _observation(outcome)
+    level, why = compute_level(observation)
+    record: dict[str, Any] = {
+        "schema": SCHEMA,
+        "identity": _identity(outcome),
+        "topology": _topology(outcome, observation),
+        "communication": _communication(outcome),
+        "time": _time(outcome),
+        "load": {"per_rank": None, "max_over_mean": None, "overflow": None, "idle_ratio": None},
+        "conclusion": _conclusion(outcome, level, why, compute_scope(observation)),
+        "measurements": dict(outcome.measurements),
+        "observation": observation,
+    }
+    record["not_collected"] = _reasons(record, outcome)
+    return record
+
+
+def _observation(outcome: Outcome) -> dict[str, Any] | None:
+    if outcome.status == "skipped":
+        return None
+    return {
+        "runs": [dict(facts) for facts, _ in outcome.runs],
+        "workload_id": outcome.workload_id,
+        "warmup": min((t["warmup"] for t in outcome.times), default=None),
+        "repeats": min((len(s) for t in outcome.times for s in t["samples_s"]), default=None),
+        "model": outcome.model,
+        "trace_sha256": outcome.trace_sha256,
+    }
+
+
+def _identity(outcome: Outcome) -> dict[str, Any]:
+    known = registry.load().experiment(outcome.experiment) if outcome.experiment else None
+    found = [known.claim(claim) for claim in outcome.claims] if known else []
+    return {
+        "nodeid": outcome.nodeid,
+        "semantic_id": outcome.experiment,
+        "claims": list(outcome.claims),
+        "tiers": sorted({claim.tier for claim in found if claim}),
+        "page": None,
+        "lane": outcome.lane,
+        "subject": dict(outcome.subject) if outcome.subject else None,
+        "parameters": dict(outcome.parameters),
+        "workload_id": outcome.workload_id,
+        "workload": dict(outcome.workload),
+    }
+
+
+def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str, Any]:
+    largest = max((facts for facts, _ in outcome.runs), key=lambda facts: facts["world_size"], default=None)
+    return {
+        "scope": compute_scope(observation),
+        "world_size": largest["world_size"] if largest else None,
+        "ranks": [dict(rank) for rank in largest["ranks"]] if largest else None,
+        "accelerator": None,
+        "links": None,
+    }
+
+
+def _communication(outcome: Outcome) -> dict[str, Any]:
+    """Logical payload and wire bytes are two columns; a prediction stands beside the ledger, never in it."""
+    last = outcome.runs[-1] if outcome.runs else None
+    return {
+        "backend": last[0]["backend"] if last else None,
+        "launcher": last[0]["launcher"] if last else None,
+        "num_runs": len(outcome.runs),
+        "ledger": ledger_summary.summarize(last[1]) if last else None,
+        "ledger_complete": last[0].get("ledger_complete") if last else None,
+        "predicted": [dict(line) for line in outcome.predicted] or None,
+        "wire_bytes": outcome.measurements.get("wire_bytes_per_rank"),
+        "sync_frequency": None,
+    }
+
+
+def _time(outcome: Outcome) -> dict[str, Any]:
+    """Per-call maximum over ranks, then median and P95 (nearest rank); raw samples are kept."""
+    measured = []
+    for entry in outcome.times:
+        slowest = sorted(max(samples) for samples in zip(*entry["samples_s"], strict=True))
+        measured.append(
+            {
+                "name": entry["name"],
+                "warmup": entry["warmup"],
+                "repeats": len(slowest),
+                "median_s": statistics.median(slowest),
+                "p95_s": slowest[-(-95 * len(slowest) // 100) - 1],
+                "samples_s": [list(samples) for samples in entry["samples_s"]],
+            }
+        )
+    return {
+        "test_s": outcome.duration_s,
+        "measured": measured or None,
+        "compute_s": None,
+        "communication_s": None,
+        "exposed_s": None,
+    }
+
+
+def _conclusion(outcome: Outcome, level: str | None, why: str, scope: str | None) -> dict[str, Any]:
+    known = registry.load().experiment(outcome.experiment) if outcome.experiment else None
+    limits = [known.not_shown] if known else []
+    if not may_claim_performance(level):
+        limits.append("performance: nothing about speed, memory or scaling of GPUs follows from this record")
+    if scope != "multi_host":
+        limits.append("cross-node behaviour")
+    return {
+        "status": outcome.status,
+        "correctness": {"ok": "pass", "failed": "fail"}.get(outcome.status, "not_evaluated"),
+        "failure": dict(outcome.failure) if outcome.failure else None,
+        "skip": dict(outcome.skip) if outcome.skip else None,
+        "expected_nonconformance": outcome.expected_nonconformance,
+        "fallback": None,
+        "evidence_level": level,
+        "level_reason": why,
+        "decision": "pending",
+        "decision_reason": "a decision needs a comparison of two runs; one record is none",
+        "not_shown": limits,
+    }
+
+
+_ALWAYS = {
+    "identity.page": "page numbers are aliases; the semantic id is the identity",
+    "topology.links": "the links between ranks were not probed",
+    "topology.accelerator": "no accelerator took part",
+    "communication.sync_frequency": "not derived by this suite",
+    "time.compute_s": "not separated from communication in this test",
+    "time.communication_s": "not separated from compute in this test",
+    "time.exposed_s": "no interval trace was read in this test",
+    "load.per_rank": "no load figure belongs to this test",
+    "load.max_over_mean": "no load figure belongs to this test",
+    "load.overflow": "no capacity belongs to this test",
+    "load.idle_ratio": "no idle time was measured",
+    "conclusion.fallback": "no fallback took place",
+}
+
+
+def _reasons(record: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
+    """Why each null is null."""
+    no_ranks = (
+        "no ranks were started" if outcome.status != "skipped" else "skipped before any rank was started"
+    )
+    reasons = {
+        "identity.semantic_id": "the test names no registered experiment",
+        "identity.lane": "the test names no lane",
+        "identity.subject": "the test takes no subject",
+        "identity.workload_id": "the test names no workload",
+        "communication.predicted": "the test predicts no traffic",
+        "communication.wire_bytes": "bytes on the wire were not counted in this test",
+        "communication.ledger_complete": "completeness was not established",
+        "time.measured": "no timing belongs to this test",
+        "conclusion.failure": "no failure",
+        "conclusion.skip": "not skipped",
+        "conclusion.expected_nonconformance": "no listed defect applies",
+        "conclusion.evidence_level": "nothing was run",
+        "topology.scope": "nothing was run",
+    } | _ALWAYS
+    found = {}
+    for group in ("identity", "topology", "communication", "time", "load", "conclusion"):
+        for name, value in record[group].items():
+            if value is None:
+                found[f"{group}.{name}"] = reasons.get(f"{group}.{name}", no_ranks)
+    return found

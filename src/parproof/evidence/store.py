@@ -1,0 +1,128 @@
+"""Writing an evidence directory: whole or not at all.
+
+Records go to a hidden sibling while the tests run; when everything is there, the manifest is written last and the
+sibling takes the directory's name. If anything fails on the way, nothing is left.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any, TextIO
+
+from parproof.errors import UsageError
+from parproof.evidence import canonical, environment
+
+MANIFEST_SCHEMA = "parproof-manifest/v1"
+RECORDS, MANIFEST, ENVIRONMENT = "records.jsonl", "manifest.json", "environment.json"
+
+
+def now() -> str:
+    """UTC, to the microsecond."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+
+
+class EvidenceStore:
+    """One run's evidence. `open` first, `add` for each record in order, then `seal` or `discard`."""
+
+    def __init__(self, directory: Path, *, root: Path, command: list[str], label: str) -> None:
+        self.directory = directory.absolute()
+        self._root = root
+        self._command = command
+        self._label = label
+        self._partial = self.directory.with_name(f".{self.directory.name}.partial-{os.getpid()}")
+        self._file: TextIO | None = None
+        self._run_id = secrets.token_hex(16)
+        self._previous = canonical.GENESIS
+        self._counts: Counter[str] = Counter()
+        self._num_records = 0
+        self._started = now()
+
+    def open(self) -> None:
+        """Check before any test runs that the evidence can be written. Errors: UsageError."""
+        if self.directory.exists() and (not self.directory.is_dir() or any(self.directory.iterdir())):
+            raise UsageError(
+                f"{self.directory} exists and is not empty",
+                expected="a new or empty directory: evidence is never overwritten",
+                where="--evidence",
+                next_step="name another directory, or move the old one away",
+            )
+        try:
+            self.directory.parent.mkdir(parents=True, exist_ok=True)
+            self._partial.mkdir()
+            self._file = (self._partial / RECORDS).open("w", encoding="utf-8")
+        except OSError as error:
+            self.discard()
+            raise UsageError(
+                f"cannot write to {self.directory.parent}: {error}", where="--evidence"
+            ) from error
+
+    def add(self, record: dict[str, Any]) -> dict[str, Any]:
+        """Give the record its place in this run, write it, and return it as written."""
+        assert self._file is not None
+        placed = record | {"run_id": self._run_id, "sequence": self._num_records, "previous": self._previous}
+        placed["identity"] = placed["identity"] | {"run_label": self._label}
+        line = canonical.dumps(placed)
+        self._file.write(line + "\n")
+        self._previous = canonical.digest(placed)
+        self._num_records += 1
+        self._counts[placed["conclusion"]["status"]] += 1
+        return placed
+
+    def seal(self, *, collected: list[str], num_deselected: int, exit_status: int, complete: bool) -> None:
+        """Write the manifest over everything and give the directory its name. Errors: OSError; nothing is left then."""
+        assert self._file is not None
+        self._sync_and_close()
+        (self._partial / ENVIRONMENT).write_text(
+            canonical.dumps(environment.describe()) + "\n", encoding="utf-8"
+        )
+        files = sorted(p for p in self._partial.rglob("*") if p.is_file())
+        manifest = {
+            "schema": MANIFEST_SCHEMA,
+            "run_id": self._run_id,
+            "run_label": self._label,
+            "started": self._started,
+            "ended": now(),
+            "complete": complete,
+            "exit_status": exit_status,
+            "command": self._command,
+            "collected": collected,
+            "num_deselected": num_deselected,
+            "num_records": self._num_records,
+            "last_record": self._previous,
+            "counts": {status: self._counts[status] for status in ("ok", "failed", "blocked", "skipped")},
+            "source": environment.source_tree(self._root),
+            "files": {
+                p.relative_to(self._partial).as_posix(): {
+                    "sha256": canonical.file_digest(p),
+                    "bytes": p.stat().st_size,
+                }
+                for p in files
+            },
+        }
+        target = self._partial / MANIFEST
+        with target.open("w", encoding="utf-8") as file:
+            file.write(canonical.dumps(manifest) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if self.directory.exists():
+            self.directory.rmdir()
+        self._partial.rename(self.directory)
+
+    def discard(self) -> None:
+        """Leave nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        shutil.rmtree(self._partial, ignore_errors=True)
+
+    def _sync_and_close(self) -> None:
+        assert self._file is not None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._file = None
