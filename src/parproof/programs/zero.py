@@ -27,6 +27,29 @@ class Course:
     units: tuple[str, ...] = ("blocks.0", "blocks.1")
 
 
+# name → a plan that nobody can carry out on three ranks, the kind of its model, a word its error has to contain
+IMPOSSIBLE = {
+    "stage": (StatePlan("zero4"), "smooth", "zero4"),
+    "optimizer": (StatePlan("ddp", optimizer="lion"), "smooth", "lion"),
+    "accumulation": (StatePlan("zero1", accumulation=0), "smooth", "accumulation"),
+    "learning_rate": (StatePlan("zero2", lr=-1.0), "smooth", "learning rate"),
+    "replicas": (StatePlan("hsdp", replicas=2), "smooth", "replicas"),
+    "nothing_replicated": (StatePlan("ddp"), "empty", "parameter"),
+    "nothing_sharded": (StatePlan("zero3"), "empty", "parameter"),
+}
+
+
+def plan_for(subject: SubjectRef, strategy: str, **changes: Any) -> StatePlan:
+    """A plan of a strategy; Unsupported, with the reason, when the subject has no such thing."""
+    subject.require(f"zero.{strategy}")
+    return StatePlan(strategy, replicas=2 if strategy == "hsdp" else 1, **changes)
+
+
+def size(strategy: str, world: int = 3) -> int:
+    """Ranks to use: hsdp needs two equal groups; three ranks leave uneven shards everywhere else."""
+    return 2 * (world - 1) if strategy == "hsdp" else world
+
+
 def begin(ctx: RankContext, subject: SubjectRef, course: Course) -> StateTraining:
     """Build the model of a course under its plan."""
     import torch
