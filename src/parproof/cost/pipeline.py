@@ -1,0 +1,131 @@
+"""Pipeline schedules in closed form: bubbles, slots, live activations. Derived in docs/costs.md#pipeline.
+
+p ranks, m micro-batches, v stages on each rank; s is a rank (of p) where v = 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from parproof.errors import InvalidPlan
+
+FORWARD, BACKWARD, INPUT, WEIGHT = "F", "B", "I", "W"
+V_SHAPED = ("zero_bubble_v", "dual_pipe_v")
+
+
+class Event(NamedTuple):
+    """One piece of work of one stage on one micro-batch.
+
+    kind   F forward; B whole backward; I backward to the input, W backward to the weights (B split in two)
+    """
+
+    kind: str
+    stage: int
+    micro: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.stage},{self.micro})"
+
+
+def check_sizes(num_ranks: int, num_micro: int, stages_per_rank: int = 1) -> None:
+    """All three counts are positive."""
+    for name, value in (
+        ("ranks", num_ranks),
+        ("micro-batches", num_micro),
+        ("stages per rank", stages_per_rank),
+    ):
+        if value < 1:
+            raise InvalidPlan(f"{value} {name}", expected="at least 1", where="pipeline schedule")
+
+
+def placement(schedule: str, num_ranks: int, stages_per_rank: int) -> list[int]:
+    """Rank of each stage: round and round (loop), or there and back (V) where two stages meet on one rank."""
+    check_sizes(num_ranks, 1, stages_per_rank)
+    ranks = list(range(num_ranks))
+    placed: list[int] = []
+    for turn in range(stages_per_rank):
+        placed += ranks[::-1] if schedule in V_SHAPED and turn % 2 else ranks
+    return placed
+
+
+def forward_slots(num_ranks: int, num_micro: int) -> int:
+    """Length of the forward timeline in equal slots: m + p − 1."""
+    check_sizes(num_ranks, num_micro)
+    return num_micro + num_ranks - 1
+
+
+def training_slots(num_ranks: int, num_micro: int) -> int:
+    """Forward and backward of fill-drain or 1F1B, all slots equal: 2(m + p − 1)."""
+    return 2 * forward_slots(num_ranks, num_micro)
+
+
+def bubble_ratio(num_ranks: int, num_micro: int, stages_per_rank: int = 1) -> Fraction:
+    """Idle share of all slots: (p − 1)/(v·m + p − 1). Exact, so that it can be compared by equality."""
+    check_sizes(num_ranks, num_micro, stages_per_rank)
+    return Fraction(num_ranks - 1, stages_per_rank * num_micro + num_ranks - 1)
+
+
+def efficiency(num_ranks: int, num_micro: int, stages_per_rank: int = 1) -> Fraction:
+    """Busy share of all slots: v·m/(v·m + p − 1)."""
+    check_sizes(num_ranks, num_micro, stages_per_rank)
+    return Fraction(stages_per_rank * num_micro, stages_per_rank * num_micro + num_ranks - 1)
+
+
+def peak_live(schedule: str, num_ranks: int, num_micro: int, rank: int) -> int:
+    """Micro-batches whose activations a rank holds at the peak, one stage on each rank.
+
+    fill_drain          m: nothing is released before the last forward
+    one_f_one_b         min(m, p − s)
+    greedy_backward     min(m, 2(p − s) − 1): backward first, but no limit on what is in flight
+    zero_bubble         min(m, p): what 1F1B saves on late ranks is spent on weight gradients put off
+    """
+    check_sizes(num_ranks, num_micro)
+    bounds = {
+        "fill_drain": num_micro,
+        "one_f_one_b": min(num_micro, num_ranks - rank),
+        "greedy_backward": min(num_micro, 2 * (num_ranks - rank) - 1),
+        "zero_bubble": min(num_micro, num_ranks),
+    }
+    if schedule not in bounds:
+        raise InvalidPlan(f"no closed form for {schedule!r}", expected=f"one of {', '.join(bounds)}")
+    return bounds[schedule]
+
+
+def rank_live_limit(schedule: str, num_ranks: int, num_micro: int) -> int:
+    """Stage activations (of either of its two stages) a rank of a V-shaped schedule may hold at once.
+
+    zero_bubble_v   2p: as much memory as 1F1B needs on its first rank, for stages of half the size
+    dual_pipe_v     2p + 1: one forward runs together with one backward
+    """
+    check_sizes(num_ranks, num_micro)
+    limit = {"zero_bubble_v": 2 * num_ranks, "dual_pipe_v": 2 * num_ranks + 1}[schedule]
+    return min(limit, 2 * num_micro)
+
+
+def fill_drain_makespan_s(
+    forward_s: Sequence[float], backward_s: Sequence[float], num_micro: int, transfer_s: float = 0.0
+) -> float:
+    """Unequal stages: the slowest stage sets the pace, the others are passed once each way.
+
+    Σf + (m − 1)·max f, then the same of the backward, and 2(p − 1) transfers nobody works during.
+    """
+    check_sizes(len(forward_s), num_micro)
+    once = sum(forward_s) + sum(backward_s) + 2 * (len(forward_s) - 1) * transfer_s
+    return once + (num_micro - 1) * (max(forward_s) + max(backward_s))
+
+
+def steady_period_s(forward_s: Sequence[float], backward_s: Sequence[float]) -> float:
+    """Time between two micro-batches of a long 1F1B run without transfer time: the slowest stage's f + b."""
+    return max(f + b for f, b in zip(forward_s, backward_s, strict=True))
+
+
+def one_f_one_b_period_s(work_s: float, transfer_s: float, num_ranks: int) -> float:
+    """1F1B with equal stages and transfers that take time: f + b + 2c(p − 1)/p.
+
+    Rank 0 has p micro-batches in flight, and one needs p(f + b) + 2(p − 1)c to come back: the bound on memory
+    is a bound on latency hiding. Fill-drain, which has no such bound, keeps the period f + b.
+    """
+    check_sizes(num_ranks, 1)
+    return work_s + 2 * transfer_s * (num_ranks - 1) / num_ranks

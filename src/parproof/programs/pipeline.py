@@ -1,0 +1,154 @@
+"""Rank programs of PAR-PIPELINE-SCHEDULE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from parproof import workloads
+from parproof.cost.pipeline import placement
+from parproof.programs.pipeline_watch import Log, Watch
+from parproof.ranks.context import RankContext
+from parproof.subjects.pipeline_protocol import Boundary, PipelineModel, PipelinePlan
+from parproof.subjects.protocol import SubjectRef
+from parproof.workloads import pipeline as models
+
+
+@dataclass(frozen=True)
+class Training:
+    """What to train, and how.
+
+    steps         updates; each on data of its own
+    windows       steps without an update in between, for each update
+    replicas      pipelines side by side, each with data of its own: rank = replica · p + place in the pipeline
+    batch_rows    rows of one step in one replica; None: as many as the micro-batches need
+    pause_s       extra time in every forward and backward of a stage, so that a schedule can be seen in time
+    """
+
+    plan: PipelinePlan
+    kind: str = "chain"
+    steps: int = 2
+    windows: int = 1
+    replicas: int = 1
+    batch_rows: int | None = None
+    pause_s: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows of one step."""
+        if self.batch_rows is not None:
+            return self.batch_rows
+        return models.ROWS * self.plan.num_micro_batches
+
+
+LR = 2.0**-3
+
+
+def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, Any]:
+    """Train; give back losses, gradients of the last step, parameters, and the log of the last step.
+
+    Phases step0, step1, … hold what a step sends; inspect holds the gathering of results.
+    """
+    watch = Watch(ctx)
+    group, data_group, replica = _groups(ctx, case.replicas)
+    model = _model(case, group)
+    watch.modules(model.stages, case.pause_s)
+    training = subject.make("pipeline").build(
+        case.plan, model, group, watch.observe, batch_size=case.rows, data_group=data_group
+    )
+    weights = {id(p): p for s in model.stages.values() for p in s.parameters() if p.requires_grad}
+    optimizer = torch.optim.SGD(list(weights.values()), lr=LR) if weights else None
+    losses = []
+    for step in range(case.steps):
+        if optimizer is not None:
+            optimizer.zero_grad()
+        for window in range(case.windows):
+            data = workloads.pipeline.batch(case.rows, (step * case.windows + window) * case.replicas + replica)
+            watch.restart()
+            with ctx.phase(f"step{step}"):
+                losses.append(_step(training, model, data))
+        with ctx.phase("inspect"):
+            gradients = {s: _copies(training.gradients(s)) for s in model.stages}
+        if optimizer is not None:
+            optimizer.step()
+    with ctx.phase("inspect"):
+        parameters = {s: _copies(training.parameters(s)) for s in model.stages}
+    return {"losses": losses, "gradients": gradients, "parameters": parameters, "log": watch.finish()}
+
+
+def _groups(ctx: RankContext, replicas: int) -> tuple[dist.ProcessGroup, dist.ProcessGroup | None, int]:
+    """(this rank's pipeline, ranks with the same stages or None, number of its pipeline)."""
+    if replicas == 1:
+        return ctx.group, None, 0
+    p = ctx.world_size // replicas
+    pipelines = [dist.new_group(list(range(r * p, (r + 1) * p))) for r in range(replicas)]
+    across = [dist.new_group(list(range(place, ctx.world_size, p))) for place in range(p)]
+    return pipelines[ctx.rank // p], across[ctx.rank % p], ctx.rank // p
+
+
+def _model(case: Training, group: dist.ProcessGroup) -> PipelineModel:
+    """The stages that the schedule puts on this rank. A weight tied across ranks is a copy on each."""
+    placed = placement(case.plan.schedule, group.size(), max(1, case.plan.stages_per_rank))
+    net = models.net(case.kind, len(placed))
+    return PipelineModel(
+        stages={s: net.stages[s] for s, rank in enumerate(placed) if rank == group.rank()},
+        boundaries=[[Boundary(*tensor) for tensor in leaving] for leaving in net.leaving],
+        loss=models.mean_square,
+        tied=net.tied,
+    )
+
+
+def _step(training: Any, model: PipelineModel, data: tuple[Tensor, Tensor]) -> list[Tensor]:
+    has_last = len(model.boundaries) in model.stages
+    inputs = data[0] if 0 in model.stages else None
+    return list(training.step(inputs, data[1] if has_last else None))
+
+
+def _copies(tensors: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
+    return {name: None if x is None else x.detach().clone() for name, x in tensors.items()}
+
+
+def refusal(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, Any]:
+    """A plan that cannot be, or that needs care: the error it is answered with, or what training gave."""
+    try:
+        return train(ctx, subject, case) | {"refused": None}
+    except Exception as error:
+        return {"refused": f"{type(error).__name__}: {error}"}
+
+
+def split(
+    ctx: RankContext, subject: SubjectRef, stages: Sequence[tuple[str, int]]
+) -> list[dict[str, list[Tensor | None]]]:
+    """Backward in two parts of single stages, twice each: the second pass adds to the gradients of the first."""
+    found = []
+    for kind, index in stages:
+        stage = models.net(kind, 3).stages[index]
+        inputs, output_grads = split_workload(stage, kind, index)
+        pipeline = subject.make("pipeline")
+        first = pipeline.split_backward(stage, inputs, output_grads)
+        entry = {"inputs": _list(first.inputs), "returned": _list(first.weights)}
+        entry["once"] = _list([p.grad for p in stage.parameters()])
+        pipeline.split_backward(stage, inputs, output_grads)
+        found.append(entry | {"twice": _list([p.grad for p in stage.parameters()])})
+    return found
+
+
+def split_workload(stage: torch.nn.Module, kind: str, index: int) -> tuple[list[Tensor], list[Tensor]]:
+    """(inputs of a stage, gradients of its outputs), all different."""
+    x, y = workloads.pipeline.batch(2 * models.ROWS, 40 + index)
+    inputs = [*x.chunk(2)][: 1 if kind in ("chain", "shared", "frozen") else 2]
+    if kind == "index":
+        inputs = [inputs[0], torch.arange(models.ROWS)]
+    return inputs, list(y.chunk(2))[: len(inputs)] if index < 2 else [y[: models.ROWS]]
+
+
+def _list(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
+    return [None if x is None else x.detach().clone() for x in tensors]
+
+
+__all__ = ["LR", "Log", "Training", "refusal", "split", "train"]

@@ -1,0 +1,126 @@
+"""Interface of the mechanism `pipeline`: a model cut into stages, a batch cut into micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+    from torch.distributed import ProcessGroup
+
+SCHEDULES = (
+    "fill_drain",
+    "one_f_one_b",
+    "interleaved",
+    "breadth_first",
+    "zero_bubble",
+    "zero_bubble_v",
+    "dual_pipe_v",
+)
+
+# observe(kind, edge, stage, micro-batch): kind F, B, I or W (see below); edge «start» or «end».
+Observer = Callable[[str, str, int, int], None]
+Loss = Callable[["Tensor", "Tensor"], "Tensor"]
+
+
+@dataclass(frozen=True)
+class PipelinePlan:
+    """How a step is cut up and in which order its parts run.
+
+    schedule          fill_drain: all forwards, then all backwards; one_f_one_b: a backward makes room for each
+                      forward; interleaved, breadth_first: several stages on each rank, round by round or stage
+                      by stage; zero_bubble: backward to input and to weights apart; zero_bubble_v, dual_pipe_v:
+                      two stages a rank, placed there and back, so that rank 0 has the first and the last
+    num_micro_batches m; the batch is cut along dim 0 into m equal parts
+    stages_per_rank   v
+    """
+
+    schedule: str
+    num_micro_batches: int
+    stages_per_rank: int = 1
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One tensor that leaves a stage for the next, for one micro-batch. Its gradient has the same shape."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    differentiable: bool = True
+
+
+@dataclass(frozen=True)
+class PipelineModel:
+    """The stages of one rank, and what it has to know of the others.
+
+    stages       stage index → module, for the stages of this rank; a module takes the tensors that the stage
+                 before gives, and gives one tensor or a tuple
+    boundaries   for every stage but the last of the whole model: the tensors that leave it
+    loss         (output of the last stage, targets) → scalar, a mean over the rows of a micro-batch
+    tied         (stage, name) of parameters that are one: after a step all of them hold the sum of their
+                 gradients. On one rank they are the same object, on several they started equal.
+    """
+
+    stages: Mapping[int, nn.Module]
+    boundaries: Sequence[Sequence[Boundary]]
+    loss: Loss
+    tied: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class SplitGradients:
+    """Backward in two parts: gradients of the inputs, then of the parameters, in order; None where there is none."""
+
+    inputs: Sequence[Tensor | None]
+    weights: Sequence[Tensor | None]
+
+
+class PipelineTraining(Protocol):
+    """A model in training. All methods are collective."""
+
+    def step(self, inputs: Tensor | None, targets: Tensor | None) -> list[Tensor]:
+        """Forward and backward of one batch; add the mean gradient over its micro-batches to `.grad`.
+
+        inputs    where the first stage is; targets: where the last stage is; None elsewhere
+        returns   the loss of each micro-batch, in order, where the last stage is; else nothing
+        Steps without an update in between accumulate: the sum of their mean gradients.
+        """
+
+    def gradients(self, stage: int) -> dict[str, Tensor | None]:
+        """Whole gradients of a stage of this rank, by parameter name."""
+
+    def parameters(self, stage: int) -> dict[str, Tensor]:
+        """Whole parameters of a stage of this rank, by name."""
+
+
+class Pipeline(Protocol):
+    """What a subject implements."""
+
+    def build(
+        self,
+        plan: PipelinePlan,
+        model: PipelineModel,
+        group: ProcessGroup,
+        observe: Observer,
+        *,
+        batch_size: int,
+        data_group: ProcessGroup | None = None,
+    ) -> PipelineTraining:
+        """Put the stages of this rank under a schedule.
+
+        group        the ranks of the pipeline, in stage order
+        observe      called at start and end of every forward and backward of a stage
+        data_group   ranks with the same stages and other data; gradients are also the mean over them, and a
+                     subject may keep only a part of each parameter on each rank
+        Errors       ValueError (or RuntimeError) that names what is wrong, on every rank, before anything is
+                     sent: unknown schedule, m < 1, more stages in flight than micro-batches where the schedule
+                     needs them, a batch that does not come out even, wrong number of stages
+        """
+
+    def split_backward(
+        self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]
+    ) -> SplitGradients:
+        """One stage, no ranks: run it, then backward to the inputs, then to the weights (added to `.grad`)."""

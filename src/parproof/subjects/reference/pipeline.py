@@ -1,0 +1,103 @@
+"""Pipeline parallelism from first principles: refusals, a scheduler, stages, and messages between neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from parproof.errors import InvalidPlan
+from parproof.subjects.pipeline_protocol import (
+    Observer,
+    PipelineModel,
+    PipelinePlan,
+    SplitGradients,
+)
+from parproof.subjects.reference.pipeline_order import WHERE, Scheduler
+from parproof.subjects.reference.pipeline_stage import Stage
+from parproof.subjects.reference.pipeline_training import Training
+from parproof.subjects.reference.pipeline_wire import Wire
+
+SCHEDULES = ("fill_drain", "one_f_one_b", "interleaved", "breadth_first", "zero_bubble", "zero_bubble_v")
+SEVERAL_STAGES = ("interleaved", "breadth_first", "zero_bubble_v")
+
+
+class Pipeline:
+    """All schedules on one engine."""
+
+    scheduler: type[Scheduler] = Scheduler
+    stage: type[Stage] = Stage
+    wire: type[Wire] = Wire
+    training: type[Training] = Training
+
+    def build(
+        self,
+        plan: PipelinePlan,
+        model: PipelineModel,
+        group: dist.ProcessGroup,
+        observe: Observer,
+        *,
+        batch_size: int,
+        data_group: dist.ProcessGroup | None = None,
+    ) -> Training:
+        """See the protocol."""
+        self.check(plan, model, group, batch_size)
+        scheduler = self.scheduler(plan, group.size())
+        orders, placement = scheduler.orders(), scheduler.ranks
+        last = len(placement) - 1
+        stages = {
+            k: self.stage(k, module, model.loss if k == last else None) for k, module in model.stages.items()
+        }
+        wire = self.wire(group, orders, placement, model.boundaries)
+        return self.training(plan, stages, wire, observe, model.tied, data_group)
+
+    def check(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, batch_size: int
+    ) -> None:
+        """Refuse what cannot run, the same on every rank: everything looked at is known to all."""
+        p, m, v = group.size(), plan.num_micro_batches, plan.stages_per_rank
+        if plan.schedule not in SCHEDULES:
+            raise InvalidPlan(
+                f"schedule {plan.schedule!r}", expected=f"one of {', '.join(SCHEDULES)}", where=WHERE
+            )
+        if m < 1:
+            raise InvalidPlan(f"{m} micro-batches", expected="at least 1", where=WHERE)
+        if batch_size < 1 or batch_size % m:
+            raise InvalidPlan(
+                f"batch of {batch_size} in {m} micro-batches",
+                expected=f"a positive multiple of {m}",
+                where=WHERE,
+                next_step="drop or pad rows: unequal micro-batches would also weight rows unequally",
+            )
+        if m < p and plan.schedule != "fill_drain":
+            raise InvalidPlan(
+                f"{m} micro-batches over {p} ranks ({plan.schedule})",
+                expected=f"at least {p}",
+                where=WHERE,
+                next_step="use more micro-batches, or fill_drain, which runs with any number",
+            )
+        if plan.schedule == "interleaved" and m % (m // p):
+            raise InvalidPlan(
+                f"{m} micro-batches in {m // p} rounds", expected=f"a multiple of {p}", where=WHERE
+            )
+        expected = {"zero_bubble_v": (2,)}.get(plan.schedule, (1,))
+        fits = v >= 1 if plan.schedule in ("interleaved", "breadth_first") else v in expected
+        if not fits or len(model.stages) != v or len(model.boundaries) != p * v - 1:
+            raise InvalidPlan(
+                f"{len(model.stages)} stages on rank {group.rank()}, {len(model.boundaries)} boundaries,"
+                f" stages_per_rank {v} ({plan.schedule})",
+                expected="stages_per_rank stages on each rank, and a boundary between any two stages",
+                where=WHERE,
+            )
+
+    def split_backward(
+        self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]
+    ) -> SplitGradients:
+        """See the protocol."""
+        alone = self.stage(1, stage, None)
+        alone.forward(0, inputs, None)
+        found = iter(alone.backward_to_inputs(0, [g for g in output_grads if g.is_floating_point()]))
+        to_inputs = [next(found) if x.is_floating_point() else None for x in inputs]
+        alone.backward_to_weights(0)
+        return SplitGradients(to_inputs, [p.grad for p in stage.parameters()])

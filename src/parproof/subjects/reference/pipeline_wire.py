@@ -1,0 +1,94 @@
+"""Messages between stages: received in the order in which their sender sends them, whenever they are needed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from parproof.subjects.pipeline_protocol import Boundary
+from parproof.subjects.reference.pipeline_order import Work
+
+
+class Message(tuple[str, int, int]):
+    """(kind, stage, micro-batch) of the event that made it: F its outputs, B the gradients of its inputs."""
+
+
+class Wire:
+    """Sends without waiting; a receive is posted with all those that its sender sends before it.
+
+    A send over gloo is a rendezvous even for four bytes. Two neighbours in the steady state send to each other
+    at the same time, so a send that waits for its receiver would wait for ever. Posting receives in the sender's
+    order needs no tags, which not all backends have.
+    """
+
+    def __init__(
+        self,
+        group: dist.ProcessGroup,
+        orders: Sequence[Sequence[Work]],
+        placement: Sequence[int],
+        boundaries: Sequence[Sequence[Boundary]],
+    ) -> None:
+        self.group, self.placement, self.boundaries = group, placement, boundaries
+        self.rank = group.rank()
+        self.orders = orders
+        self._sends: list[tuple[dist.Work, Tensor]] = []
+        self._due: dict[int, deque[Message]] = {}
+        self._posted: dict[Message, list[tuple[dist.Work, Tensor]]] = {}
+
+    def begin(self) -> None:
+        """A new step: every peer starts its order again."""
+        self._due = {peer: deque(self._from(peer)) for peer in range(self.group.size()) if peer != self.rank}
+
+    def _from(self, peer: int) -> list[Message]:
+        return [
+            Message(("F" if work.kind == "F" else "B", work.stage, work.micro))
+            for work in self.orders[peer]
+            if work.kind != "W" and self.target(work) == self.rank
+        ]
+
+    def target(self, work: Work) -> int | None:
+        """Rank that needs the result of an event; None at the ends of the model."""
+        stage = work.stage + (1 if work.kind == "F" else -1)
+        return self.placement[stage] if 0 <= stage < len(self.placement) else None
+
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        """Start sending; forget what has arrived, so that memory is given back during the step."""
+        self._sends = [pair for pair in self._sends if not pair[0].is_completed()]
+        for x in tensors:
+            x = x.detach().contiguous()
+            work = dist.isend(x, dist.get_global_rank(self.group, peer), group=self.group)
+            assert work is not None
+            self._sends.append((work, x))
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        """Wait for a message."""
+        while message not in self._posted:
+            following = self._due[peer].popleft()
+            self._posted[following] = [self._post(b, peer) for b in self.expected(following)]
+        parts = self._posted.pop(message)
+        for work, _ in parts:
+            work.wait()
+        return [x for _, x in parts]
+
+    def expected(self, message: Message) -> list[Boundary]:
+        """What a message is made of: all outputs, or gradients of those that have one."""
+        kind, stage, _ = message
+        if kind == "F":
+            return list(self.boundaries[stage])
+        return [b for b in self.boundaries[stage - 1] if b.differentiable]
+
+    def _post(self, boundary: Boundary, peer: int) -> tuple[dist.Work, Tensor]:
+        x = torch.empty(boundary.shape, dtype=boundary.dtype)
+        work = dist.irecv(x, dist.get_global_rank(self.group, peer), group=self.group)
+        assert work is not None
+        return work, x
+
+    def finish(self) -> None:
+        """Wait until everything has left."""
+        for work, _ in self._sends:
+            work.wait()
+        self._sends = []
