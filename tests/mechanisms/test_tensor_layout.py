@@ -29,11 +29,12 @@ from parproof.cost.tensor_plan import GOLDEN_PLANS, attention_plan
 pytestmark = [pytest.mark.experiment("PAR-TENSOR-LAYOUT"), pytest.mark.lanes("cpu", "cuda2")]
 
 over_p = pytest.mark.parametrize("p", [2, 3, 4], ids="W{}".format)  # one rank would pass for any subject
-PLANS = [("mha", 2), ("mha", 3), ("gqa", 2), ("gqa", 3), ("gqa", 4), ("mqa", 2), ("mqa", 3), ("mqa", 4)]
-PLANS += [("gqa_replicated", 4)]
-attention_plans = pytest.mark.parametrize(
-    ("plan", "p"), PLANS, ids=lambda v: v if isinstance(v, str) else f"W{v}"
-)
+PLANS = [(plan, p) for plan in ("mha", "gqa", "mqa") for p in (2, 3, 4)] + [("gqa_replicated", 4)]
+
+
+def over(names, pairs):
+    """Parametrise by (word, p)."""
+    return pytest.mark.parametrize(names, pairs, ids=lambda v: v if isinstance(v, str) else f"W{v}")
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_c3_a_split_mlp_is_the_whole_mlp(p, activation, judge_layers):
 
 
 @pytest.mark.claim("C4")
-@attention_plans
+@over(("plan", "p"), PLANS)
 def test_c4_split_attention_is_whole_attention(plan, p, subject, judge_layers):
     """With the bias of K, whose true gradient is zero: judged absolutely, by the floor of the bound."""
     cases = [workloads.tensor_cost.attention_case(plan, p, dtype) for dtype in ("float64", "float32")]
@@ -105,7 +106,7 @@ def test_c5_cross_entropy_never_needs_all_the_logits(p, kind, judge_layers):
 
 
 @pytest.mark.claim("C6")
-@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm", "uneven"])
+@pytest.mark.parametrize("kind", ["layer_norm", "rms_norm"])
 @over_p
 def test_c6_a_sequence_parallel_block_is_the_whole_block(p, kind, judge_layers):
     """Each rank normalises its own tokens, so the gradient of the norm is a sum over ranks."""
@@ -122,19 +123,8 @@ def test_c7_the_plan_table(ranks, subject):
             assert shown == expected, f"rank {rank} of 2: plan {asked}: observed {shown}, expected {expected}"
 
 
-AWKWARD = [(kind, p) for kind in ("linear", "heads", "embedding") for p in (2, 3, 4)]
-AWKWARD += [("loss", 3), ("sequence", 4)]
-
-
-@pytest.mark.claim("C7")
-@pytest.mark.parametrize(("kind", "p"), AWKWARD, ids=lambda v: v if isinstance(v, str) else f"W{v}")
-def test_c7_what_does_not_divide_is_split_right_or_refused_by_all(kind, p, judge_layers):
-    """Fewer rows, ids or tokens than ranks, and head counts that would cut a head."""
-    judge_layers("tensor_awkward", p, workloads.tensor.awkward(kind, p))
-
-
 @pytest.mark.claim("C8")
-@pytest.mark.parametrize(("plan", "p"), [("other_layers", p) for p in (2, 3, 4)] + PLANS, ids=str)
+@over(("plan", "p"), [("other_layers", p) for p in (2, 3, 4)] + PLANS)
 def test_c8_forward_and_backward_send_what_is_predicted_and_nothing_else(plan, p, ranks, subject, evidence):
     """The ledger is measured in the rank; the prediction is computed from sizes alone."""
     of = workloads.tensor_cost
@@ -176,16 +166,11 @@ def test_c13_the_gradient_norm_counts_every_element_once(p, ranks, subject):
 def test_c13_the_gradient_norm_of_layers_split_over_different_groups(ranks, subject):
     """One layer over four ranks, one over interleaved pairs: each element still counts once."""
     pair = (workloads.tensor.MLPS["gelu"][0], workloads.tensor.MLPS["gated"][0])
-    norms = ranks(4).run(programs.tensor.norm_of_two_groups, subject, *pair).results
+    outcomes = ranks(4).run(programs.tensor.norm_of_two_groups, subject, *pair).results
+    checks.tensor.answered(outcomes, "two groups", may_refuse=False)
+    norms = [outcome.gradient_norm for outcome in outcomes]
     squares = [oracles.tensor.unsplit(case).gradient_norm ** 2 for case in pair]
     checks.tensor.assert_norm(norms, sum(squares) ** 0.5, "two groups")
-
-
-def judge_moves(ranks, subject, p, moves):
-    """Each tensor after a move, and its gradient, element by element."""
-    results = ranks(p).run(programs.tensor.redistributions, subject, moves).results
-    for move, by_rank in zip(moves, zip(*results, strict=True), strict=True):
-        checks.tensor.assert_move(by_rank, move)
 
 
 @pytest.mark.claim("C10")
@@ -194,7 +179,8 @@ def judge_moves(ranks, subject, p, moves):
 def test_c10_a_moved_tensor_keeps_every_element(p, kind, ranks, subject, evidence):
     """Parts of unequal size, summands that do not lie contiguously in memory, mesh axes of one rank."""
     evidence.on("tensor_moves", p=p, kind=kind)
-    judge_moves(ranks, subject, p, getattr(workloads.layouts, kind)(p))
+    moves = getattr(workloads.layouts, kind)(p)
+    checks.tensor.assert_moves(ranks(p).run(programs.tensor.redistributions, subject, moves).results, moves)
 
 
 @pytest.mark.claim("C10")
@@ -202,7 +188,8 @@ def test_c10_a_moved_tensor_keeps_every_element(p, kind, ranks, subject, evidenc
 def test_c10_a_tensor_split_over_two_axes_keeps_every_element(mesh, ranks, subject, evidence):
     """One dim split by both axes of 2 x 2 ranks: the parts of the parts are not those of four equal ranks."""
     evidence.on("tensor_moves", p=4, kind=mesh)
-    judge_moves(ranks, subject, 4, workloads.layouts.moves_on_a_grid(flattened=mesh == "flattened_grid"))
+    moves = workloads.layouts.moves_on_a_grid(flattened=mesh == "flattened_grid")
+    checks.tensor.assert_moves(ranks(4).run(programs.tensor.redistributions, subject, moves).results, moves)
 
 
 @pytest.mark.claim("C11")
@@ -244,3 +231,21 @@ def test_c12_a_random_tensor_does_not_depend_on_its_layout(p, kind, ranks, subje
     for number, layout in enumerate(layouts):
         by_rank = [result[number] for result in run.results]
         checks.tensor.assert_whole(by_rank, whole, f"{kind} values in layout {layout.placements[0]}")
+
+
+# Last, because a subject that fails here takes its ranks with it, and new ones start cold.
+AWKWARD = [("linear", 3), ("linear", 4), ("embedding", 3), ("embedding", 4)]
+AWKWARD += [("heads", 2), ("heads", 3), ("heads", 4), ("loss", 3), ("sequence", 3)]
+
+
+@pytest.mark.claim("C7")
+@over(("kind", "p"), AWKWARD)
+def test_c7_what_does_not_divide_is_split_right_or_refused_by_all(kind, p, judge_layers):
+    """Fewer rows, ids or tokens than ranks, and head counts that would cut a head."""
+    judge_layers("tensor_awkward", p, workloads.tensor.awkward(kind, p))
+
+
+@pytest.mark.claim("C6")
+def test_c6_unequal_numbers_of_tokens(judge_layers):
+    """Eleven tokens over three ranks: what a rank sends does not say how many there are."""
+    judge_layers("tensor_sequence", 3, workloads.tensor.SEQUENCES["uneven"])

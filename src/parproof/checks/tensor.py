@@ -158,6 +158,13 @@ def assert_whole(outcomes: Sequence[Outcome], whole: Tensor, what: str, *, may_r
         assert_pieces(pieces, whole, dtype=whole.dtype, what=what)
 
 
+def assert_moves(outcomes: Sequence[Sequence[Outcome]], moves: Sequence[Move]) -> None:
+    """outcomes[rank][move]."""
+    __tracebackhide__ = True
+    for move, by_rank in zip(moves, zip(*outcomes, strict=True), strict=True):
+        assert_move(by_rank, move)
+
+
 def assert_move(outcomes: Sequence[Outcome], move: Move) -> None:
     """The moved tensor is the tensor, and the gradient that comes back is the gradient that was handed in."""
     __tracebackhide__ = True

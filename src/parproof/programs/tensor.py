@@ -44,16 +44,16 @@ def layers(
     return [_guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
 
 
-def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, over_some: Case) -> float:
+def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, over_some: Case) -> Outcome:
     """The norm of a layer split over all ranks together with one that interleaved pairs split."""
     implementation: TensorParallel = subject.make("tensor")
     made = []
     for case, group in ((over_all, ctx.group), (over_some, interleaved(ctx, 2))):
-        layer = build(implementation, case, group)
-        output = layer(layer.take(case.input()).local)
+        layer = build(implementation, case, group, ctx.device)
+        output = layer(layer.take(on(ctx, case.input())).local)
         torch.autograd.backward(output.local, upstream_of(case.upstream(), output))
         made.append(layer)
-    return implementation.gradient_norm(made)
+    return _guarded(lambda: Outcome(gradient_norm=implementation.gradient_norm(made)))
 
 
 def interleaved(ctx: RankContext, num_groups: int) -> ProcessGroup:
@@ -73,7 +73,7 @@ def _guarded(run: Callable[[], Outcome]) -> Outcome:
         return Outcome(refused=str(refusal))
 
 
-def build(subject: TensorParallel, case: Case, group: ProcessGroup) -> SplitLayer:
+def build(subject: TensorParallel, case: Case, group: ProcessGroup, device: torch.device) -> SplitLayer:
     """The subject's layer for a case."""
     if case.kind == "loss":
         return subject.vocabulary_loss(group=group, **case.options)
@@ -85,20 +85,21 @@ def build(subject: TensorParallel, case: Case, group: ProcessGroup) -> SplitLaye
         "embedding": subject.embedding,
         "sequence": subject.sequence_block,
     }[case.kind]
-    made: SplitLayer = method(case.params(), group=group, **case.options)  # type: ignore[operator]
+    params = {name: value.to(device) for name, value in case.params().items()}
+    made: SplitLayer = method(params, group=group, **case.options)  # type: ignore[operator]
     return made
 
 
 def _layer(ctx: RankContext, subject: TensorParallel, case: Case, group: ProcessGroup, norm: bool) -> Outcome:
     with ctx.phase("setup"):
-        layer = build(subject, case, group)
-        taken = layer.take(case.input())
+        layer = build(subject, case, group, ctx.device)
+        taken = layer.take(on(ctx, case.input()))
         x = taken.local.detach()
         if x.is_floating_point():
             x.requires_grad_()
     with ctx.phase(case.name):
         with ctx.phase("forward"):
-            output = layer(x, *case.extra())
+            output = layer(x, *(on(ctx, extra) for extra in case.extra()))
         with ctx.phase("backward"):
             upstream = upstream_of(case.upstream(), output)
             torch.autograd.backward(output.local, upstream)
@@ -123,9 +124,14 @@ def storage_bytes(pieces: Pieces) -> int:
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
+def on(ctx: RankContext, whole: Tensor) -> Tensor:
+    """The tensor on the rank's device, laid out in memory as it was."""
+    return whole.to(ctx.device)
+
+
 def upstream_of(whole: Tensor, piece: Piece) -> Tensor:
     """The piece's part of the upstream gradient. An output of a wrong shape gets zeros: its judge will see it."""
-    mine = cut(whole, piece)
+    mine = cut(whole, piece).to(piece.local.device)
     return mine if mine.shape == piece.local.shape else torch.zeros_like(piece.local)
 
 
@@ -136,7 +142,7 @@ def cut(whole: Tensor, piece: Piece) -> Tensor:
 
 def plain(piece: Piece) -> Piece:
     """Without a graph, in memory of its own."""
-    return Piece(piece.local.detach().clone(), tuple((int(a), int(b)) for a, b in piece.index))
+    return Piece(piece.local.detach().cpu().clone(), tuple((int(a), int(b)) for a, b in piece.index))
 
 
 def _plain_all(pieces: Any) -> NamedPieces:
@@ -152,10 +158,10 @@ def redistributions(
 
 
 def _redistribute(ctx: RankContext, subject: TensorParallel, move: layout_cases.Move) -> Outcome:
-    whole = move.whole()
+    whole = on(ctx, move.whole())
     with ctx.phase("setup"):
         if "P" in move.source.placements:
-            piece = Piece(move.summand(ctx.rank, ctx.world_size), tuple((0, n) for n in move.shape))
+            piece = Piece(on(ctx, move.summand(ctx.rank, ctx.world_size)), tuple((0, n) for n in move.shape))
         else:
             piece = subject.shard(whole, move.source, group=ctx.group)
     x = piece.local.detach().requires_grad_()
@@ -178,13 +184,16 @@ def statistics(
 ) -> list[dict[str, Tensor]]:
     """Every statistic of one tensor in every layout."""
     implementation: TensorParallel = subject.make("tensor")
-    whole = layout_cases.coded(shape).double()
+    whole = on(ctx, layout_cases.coded(shape).double())
     found = []
     for layout in layouts:
         piece = implementation.shard(whole, layout, group=ctx.group)
         found.append(
             {
-                name: implementation.statistic(piece, shape, layout, name, group=ctx.group).detach().clone()
+                name: implementation.statistic(piece, shape, layout, name, group=ctx.group)
+                .detach()
+                .cpu()
+                .clone()
                 for name in names
             }
         )
@@ -196,7 +205,7 @@ def views(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Vi
     implementation: TensorParallel = subject.make("tensor")
 
     def one(case: layout_cases.View) -> Outcome:
-        piece = implementation.shard(layout_cases.coded(case.shape), case.layout, group=ctx.group)
+        piece = implementation.shard(on(ctx, layout_cases.coded(case.shape)), case.layout, group=ctx.group)
         viewed = implementation.view(piece, case.shape, case.layout, case.new_shape, group=ctx.group)
         return Outcome(output=plain(viewed))
 
@@ -208,7 +217,7 @@ def fills(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Fi
     implementation: TensorParallel = subject.make("tensor")
 
     def one(case: layout_cases.Fill) -> Outcome:
-        piece = implementation.shard(layout_cases.coded(case.shape), case.layout, group=ctx.group)
+        piece = implementation.shard(on(ctx, layout_cases.coded(case.shape)), case.layout, group=ctx.group)
         filled = implementation.fill(piece, case.shape, case.layout, case.where, case.value, group=ctx.group)
         return Outcome(output=plain(filled))
 

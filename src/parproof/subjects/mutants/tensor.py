@@ -21,6 +21,8 @@ from parproof.subjects.reference.tensor_layers import (
     Mlp,
     RowLinear,
     SequenceBlock,
+    whole_index,
+    with_range,
 )
 from parproof.subjects.reference.tensor_vocabulary import VocabularyEmbedding, VocabularyLoss
 from parproof.subjects.reference.tensor_wire import Bounds, Regions, crossing, same
@@ -75,7 +77,7 @@ class _SumsTheGradientAgain(Regions):
         return crossing(x, self.sum, self.sum)
 
 
-class _DropsTheRemainder(Regions):
+class _LastRowsForNobody(Regions):
     def bounds(self, size: int) -> list[tuple[int, int]]:
         small = size // self.size
         return [(rank * small, (rank + 1) * small) for rank in range(self.size)]
@@ -188,6 +190,16 @@ class _EqualOffsets(VocabularyEmbedding):
         self.stop = self.start + length
 
 
+class _RepeatsTheLastRow(VocabularyEmbedding):
+    def keep_split(self, name: str, whole: Tensor, dim: int) -> None:
+        if whole.shape[dim] >= self.wire.size:
+            return super().keep_split(name, whole, dim)
+        last = whole.shape[dim] - 1
+        rows = [(min(rank, last), min(rank, last) + 1) for rank in range(self.wire.size)]
+        self.wire.bounds = lambda size: rows  # type: ignore[method-assign]
+        return self.keep(name, whole, [with_range(whole_index(whole.shape), dim, rows[self.wire.rank])])
+
+
 class _UnmaskedRows(VocabularyEmbedding):
     def masked(self, rows: Tensor, mine: Tensor) -> Tensor:
         return rows
@@ -247,11 +259,11 @@ row_bias_gradient_on_one_rank = _mutant("row_bias_gradient_on_one_rank", row_typ
 column_input_gradient_local = _mutant("column_input_gradient_local", column_type=_ColumnLocalInputGradient)
 gathers_in_reverse = _mutant("gathers_in_reverse", wire_type=_Reversed)
 sums_the_gradient_again = _mutant("sums_the_gradient_again", wire_type=_SumsTheGradientAgain)
-drops_the_remainder = _mutant("drops_the_remainder", wire_type=_DropsTheRemainder)
+last_rows_for_nobody = _mutant("last_rows_for_nobody", wire_type=_LastRowsForNobody)
 world_rank_for_group_rank = _mutant("world_rank_for_group_rank", wire_type=_WorldRank)
 strided_memory_unreduced = _mutant("strided_memory_unreduced", wire_type=_LeavesStridedMemoryAlone)
 reduces_in_bfloat16 = _mutant("reduces_in_bfloat16", wire_type=_Bfloat16)
-all_reduce_for_reduce_scatter = _mutant("all_reduce_for_reduce_scatter", wire_type=_GathersToScatter)
+sequence_by_all_reduce = _mutant("sequence_by_all_reduce", wire_type=_GathersToScatter)
 scatters_without_sum = _mutant("scatters_without_sum", wire_type=_ScattersWithoutSum)
 cuts_across_the_gate = _mutant("cuts_across_the_gate", mlp_type=_CutsAcrossTheGate)
 one_more_reduce = _mutant("one_more_reduce", mlp_type=_OneMoreReduce)
@@ -263,6 +275,7 @@ scales_by_local_heads = _mutant("scales_by_local_heads", attention_type=_ScalesB
 plans_anything = _mutant("plans_anything", plan_attention=_plan_anything)
 plans_no_sharing = _mutant("plans_no_sharing", plan_attention=_plan_never_shares)
 equal_vocabulary_offsets = _mutant("equal_vocabulary_offsets", embedding_type=_EqualOffsets)
+last_row_on_idle_ranks = _mutant("last_row_on_idle_ranks", embedding_type=_RepeatsTheLastRow)
 foreign_ids_unmasked = _mutant("foreign_ids_unmasked", embedding_type=_UnmaskedRows)
 loss_max_local = _mutant("loss_max_local", loss_type=_LocalMax)
 loss_without_max = _mutant("loss_without_max", loss_type=_NoMax)

@@ -116,6 +116,6 @@ class Attention(Layer):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """softmax(q kᵀ / √D, causal) v, by head."""
         scores = q @ k.transpose(-1, -2) / math.sqrt(self.head_width)
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         weights: Tensor = scores.masked_fill(future, float("-inf")).softmax(-1)
         return weights @ v

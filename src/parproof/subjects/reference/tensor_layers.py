@@ -93,11 +93,12 @@ class Layer:
 
     def gradient_norm_squared(self) -> float:
         """Each element counts once, however many ranks hold it: one all_reduce of a number."""
-        squares = torch.zeros((), dtype=torch.float64)
-        for held in self.held.values():
-            if held.leaf.grad is not None:
-                squares += held.leaf.grad.double().square().sum() / held.replicas
-        return float(self.wire.sum(squares))
+        squares = [
+            held.leaf.grad.double().square().sum() / held.replicas
+            for held in self.held.values()
+            if held.leaf.grad is not None
+        ]
+        return float(self.wire.sum(torch.stack(squares).sum()))
 
 
 class ColumnLinear(Layer):

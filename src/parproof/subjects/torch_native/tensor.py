@@ -102,7 +102,13 @@ class TensorParallel(Layouts):
     def gradient_norm(self, layers: Sequence[ParallelLayer]) -> float:
         """torch.nn.utils.get_total_norm of all gradients; as a DTensor it is put together."""
         parameters = [p for layer in layers for p in layer.module.parameters()]
-        total = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        try:
+            total = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        except RuntimeError as refusal:
+            # Raised before anything is sent, by all ranks alike.
+            if "must have the same mesh" not in str(refusal):
+                raise
+            raise InvalidPlan(str(refusal).splitlines()[0], where="get_total_norm") from refusal
         return float(total.full_tensor() if isinstance(total, DTensor) else total)
 
 

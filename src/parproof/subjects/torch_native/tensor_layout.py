@@ -22,7 +22,12 @@ from parproof.subjects.torch_native.tensor_modules import statistics
 
 def mesh_of(group: ProcessGroup) -> DeviceMesh:
     """One axis over a group."""
-    return DeviceMesh.from_group(group, "cpu")
+    return DeviceMesh.from_group(group, device_of(group))
+
+
+def device_of(group: ProcessGroup) -> str:
+    """Where the group's tensors live."""
+    return "cuda" if dist.get_backend(group) == "nccl" else "cpu"
 
 
 def placements_of(layout: Layout) -> list[Placement]:
@@ -68,7 +73,7 @@ class Layouts:
         if group is not dist.group.WORLD:
             raise InvalidPlan("a grid over a part of the world", expected="the whole world")
         names = tuple("abcdef"[: len(layout.mesh)])
-        mesh = init_device_mesh("cpu", layout.mesh, mesh_dim_names=names)
+        mesh = init_device_mesh(device_of(group), layout.mesh, mesh_dim_names=names)
         if layout.flattened:
             mesh._flatten("all")
         return mesh
@@ -137,7 +142,8 @@ class Layouts:
         """torch.manual_seed, then nn.init.normal_ or dropout on a DTensor."""
         mesh, placements = self.mesh(layout, group), placements_of(layout)
         torch.manual_seed(seed)
-        tensor = distribute_tensor(torch.ones(shape, dtype=torch.float64), mesh, placements)
+        ones = torch.ones(shape, dtype=torch.float64, device=device_of(group))
+        tensor = distribute_tensor(ones, mesh, placements)
         if kind == "normal":
             return piece_of(torch.nn.init.normal_(tensor))
         return piece_of(functional.dropout(tensor, 0.5))

@@ -15,7 +15,7 @@ M = TypeVar("M", bound=nn.Module)
 def loaded(module: M, params: Mapping[str, Tensor]) -> M:
     """The module with these parameters."""
     module.load_state_dict(dict(params))
-    return module
+    return module.to(next(iter(params.values())).device)
 
 
 def linear(params: Mapping[str, Tensor], prefix: str = "") -> nn.Linear:
