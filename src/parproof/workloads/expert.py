@@ -1,0 +1,207 @@
+"""Tokens whose routes are known before the router sees them, on meshes of dp × ep × tp ranks.
+
+The router is [I | B] and a token is [wish − B·rest, rest], so that its logits are exactly the integers wished for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from parproof.oracles.expert import Shard
+from parproof.subjects.expert_protocol import DISPATCHERS, ExpertPlan
+from parproof.workloads.expert_meshes import Mesh
+
+REST, HIDDEN = 3, 6
+WIDE = (8, 4, 2, 2)  # valid tokens of 4 data ranks: different, and a power of two in all
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of the layer on a mesh."""
+
+    name: str
+    plan: ExpertPlan
+    mesh: Mesh
+    shards: tuple[Shard, ...]
+    params: dict[str, Tensor]
+    needs: tuple[str, ...] = ()
+    frozen_input: bool = False
+
+
+Style = Callable[[int, int, int, int], list[int]]  # (token of all, shard, E, ep) → experts by preference
+
+
+def _from(first: int, num_experts: int) -> list[int]:
+    return [(first + step) % num_experts for step in range(num_experts)]
+
+
+STYLES: dict[str, Style] = {
+    "balanced": lambda i, s, n, ep: _from(i, n),
+    "skewed": lambda i, s, n, ep: _from(i % (n // ep) if i % 4 else i, n),
+    "one_hot": lambda i, s, n, ep: _from(n // 2, n),
+    "empty_rank": lambda i, s, n, ep: _from(i % max(1, n // ep - 1), n),
+    "all_to_next": lambda i, s, n, ep: _from((s + 1) % ep * (n // ep), n),
+    "scattered": lambda i, s, n, ep: sorted(range(n), key=lambda e: (i * 31 + e * 17 + i * e * 7) % 23),
+}
+
+
+def integers(*shape: int, seed: int, limit: int) -> Tensor:
+    """Integers in [−limit, limit] as float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-limit, limit + 1, shape, generator=generator).double()
+
+
+def parameters(num_experts: int) -> dict[str, Tensor]:
+    """Whole parameters: router [E, D], up [E, H, D], down [E, D, H] with D = E + 3, H = 6."""
+    width = num_experts + REST
+    router = torch.cat([torch.eye(num_experts), integers(num_experts, REST, seed=1, limit=2)], dim=1)
+    return {
+        "router": router.double(),
+        "up": integers(num_experts, HIDDEN, width, seed=2, limit=2),
+        "down": integers(num_experts, width, HIDDEN, seed=3, limit=2),
+    }
+
+
+def wishes(preferences: list[list[int]], top_k: int, *, tied: bool) -> Tensor:
+    """Logits: top_k + 1, top_k, … for the preferred ones, less and less for the others; tied: equal for all."""
+    rows = torch.zeros(len(preferences), len(preferences[0]) if preferences else 0)
+    for row, order in zip(rows, preferences, strict=True):
+        for place, expert in enumerate(order):
+            row[expert] = 2.0 if tied else float(top_k + 1 - place if place < top_k else -(place % 3))
+    return rows.double()
+
+
+def shards(
+    mesh: Mesh, plan: ExpertPlan, style: str, tokens: tuple[int, ...], padding: tuple[int, ...], *, tied: bool
+) -> tuple[Shard, ...]:
+    """`tokens[s]` valid tokens and `padding[s]` others for each data rank; the padding wishes for expert 0."""
+    coupling = parameters(plan.num_experts)["router"][:, plan.num_experts :]
+    made, first = [], 0
+    for shard in range(mesh.dp * mesh.ep):
+        num, extra = tokens[shard], padding[shard]
+        order = [STYLES[style](first + i, shard % mesh.ep, plan.num_experts, mesh.ep) for i in range(num)] + [
+            _from(0, plan.num_experts)
+        ] * extra
+        # Padding in between, not only at the end: a mask is not a length.
+        where = sorted(range(num + extra), key=lambda i: (i * 5 % (num + extra), i))
+        valid = torch.tensor([i < num for i in where], dtype=torch.bool)
+        rest = integers(num + extra, REST, seed=10 + shard, limit=2)
+        wish = wishes([order[i] for i in where], plan.top_k, tied=tied)
+        wish = wish.reshape(num + extra, plan.num_experts)
+        x = torch.cat([wish - rest @ coupling.T, rest], dim=1)
+        upstream = integers(num + extra, x.shape[1], seed=20 + shard, limit=2)
+        made.append(Shard(x, valid, upstream, domain=shard // mesh.ep))
+        first += num
+    return tuple(made)
+
+
+def case(
+    name: str,
+    mesh: Mesh,
+    style: str,
+    plan: ExpertPlan,
+    *,
+    tokens: tuple[int, ...] = (),
+    padding: tuple[int, ...] = (),
+    tied: bool = False,
+    replay: bool = False,
+    needs: tuple[str, ...] = (),
+    frozen_input: bool = False,
+) -> Case:
+    """A case by its routing style. replay: ids are handed in, other ones than the router would choose."""
+    tokens = tokens or {1: (16,), 2: (11, 5), 3: (9, 4, 3), 4: WIDE}[mesh.dp * mesh.ep]
+    made = shards(mesh, plan, style, tokens, padding or (0,) * len(tokens), tied=tied)
+    if replay:
+        made = tuple(
+            replace(s, replayed=(torch.arange(len(s.x)).unsqueeze(1) * 3 + torch.arange(plan.top_k) * 2 + i)
+                    % plan.num_experts)
+            for i, s in enumerate(made)
+        )  # fmt: skip
+    return Case(name, plan, mesh, made, parameters(plan.num_experts), needs, frozen_input)
+
+
+def cases(mesh: Mesh, dispatcher: str) -> list[Case]:
+    """The integer cases of one mesh and dispatcher: styles, drops, padding, empty ranks, ties, replay, placement."""
+    num_experts = {3: 6}.get(mesh.ep, 8)
+    num = mesh.dp * mesh.ep
+    plan = ExpertPlan(num_experts, 2, dispatcher, capacity_factor=8.0 if dispatcher == "padded" else None)
+    roomy, tight = replace(plan, capacity_factor=1.25), replace(plan, capacity_factor=0.75)
+    per_rank = replace(tight, capacity_scope="rank")
+    silent = {1: (16,), 2: (0, 16), 3: (0, 16, 0), 4: (0, 8, 8, 0)}[num]
+    padding = tuple((1, 3, 0, 2)[:num])
+    moved = tuple((num_experts - e) % mesh.ep for e in range(num_experts))
+    return [
+        case("balanced", mesh, "balanced", plan),
+        case("skewed", mesh, "skewed", plan),
+        case("skewed_with_drops", mesh, "skewed", roomy),
+        case("top_1_to_one_expert", mesh, "one_hot", replace(tight, top_k=1)),
+        case("top_3_scattered_with_drops", mesh, "scattered", replace(tight, top_k=3)),
+        case("rank_that_receives_nothing", mesh, "empty_rank", replace(plan, top_k=1)),
+        case("rank_without_tokens", mesh, "scattered", plan, tokens=silent),
+        case("frozen_input", mesh, "empty_rank", replace(plan, top_k=1), tokens=silent, frozen_input=True),
+        case("rank_of_padding_only", mesh, "scattered", tight, tokens=silent, padding=(3,) * num),
+        case("padding_in_between", mesh, "scattered", tight, padding=padding),
+        case("all_to_the_next_rank", mesh, "all_to_next", roomy),
+        case("capacity_of_each_rank", mesh, "skewed", per_rank, needs=("expert.capacity.rank",)),
+        case("ties", mesh, "balanced", plan, tied=True, needs=("expert.ties",)),
+        case("replayed", mesh, "balanced", roomy, replay=True, needs=("expert.replay",)),
+        case("placed", mesh, "scattered", replace(roomy, placement=moved), needs=("expert.placement",)),
+    ]
+
+
+def gated(mesh: Mesh) -> list[Case]:
+    """Softmax gates with drops and padding, through every dispatcher."""
+    num = mesh.dp * mesh.ep
+    return [
+        case(
+            f"{gate}_{dispatcher}",
+            mesh,
+            "scattered",
+            ExpertPlan(8, 3, dispatcher, gate, capacity_factor=1.25),
+            padding=(2, 0, 1, 3)[:num],
+            needs=(f"expert.{dispatcher}", f"expert.gate.{gate}"),
+        )
+        for gate in ("softmax", "renormalised")
+        for dispatcher in DISPATCHERS
+    ]
+
+
+def refusable(mesh: Mesh) -> dict[str, Case]:
+    """Plans that cannot be, each with a name; no plan here may lead to a message."""
+    plan = ExpertPlan(8, 2)
+    plans = {
+        "8 experts over 3 ranks": plan,
+        "top 0 of 9": replace(plan, num_experts=9, top_k=0),
+        "top 10 of 9": replace(plan, num_experts=9, top_k=10),
+        "capacity factor 0": replace(plan, num_experts=9, capacity_factor=0.0),
+        "capacity factor -1": replace(plan, num_experts=9, capacity_factor=-1.0),
+        "without a capacity": replace(plan, num_experts=9, dispatcher="padded"),
+        "2 owners for 9 experts": replace(plan, num_experts=9, placement=(0, 1)),
+        "expert 8 belongs to rank 3": replace(plan, num_experts=9, placement=(0, 1, 2, 0, 1, 2, 0, 1, 3)),
+        "dispatcher 'carrier_pigeon'": replace(plan, num_experts=9, dispatcher="carrier_pigeon"),
+        "gate 'lychgate'": replace(plan, num_experts=9, gate="lychgate"),
+        "capacity scope 'planet'": replace(plan, num_experts=9, capacity_scope="planet"),
+        "normalisation 'none'": replace(plan, num_experts=9, normalisation="none"),
+    }
+    good = {n: case("good", mesh, "balanced", ExpertPlan(n, 2)) for n in (8, 9)}
+    return {text: replace(good[p.num_experts], name=text, plan=p) for text, p in plans.items()}
+
+
+def normalised(mesh: Mesh, kinds: tuple[str, ...]) -> list[Case]:
+    """The same tokens, different numbers of them on each rank, under each normalisation."""
+    plan = ExpertPlan(8, 2, capacity_factor=1.25)
+    return [
+        case(
+            f"{kind}_mean",
+            mesh,
+            "scattered",
+            replace(plan, normalisation=kind),
+            padding=(1, 3, 0, 2),
+            needs=(f"expert.normalisation.{kind}",),
+        )
+        for kind in kinds
+    ]

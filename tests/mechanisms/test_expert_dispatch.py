@@ -1,0 +1,252 @@
+"""PAR-EXPERT-DISPATCH: tokens that travel to experts on other ranks, and their answers back.
+
+Question   How do routing, capacity and placement turn into dropped routes, uneven load and bytes between ranks?
+Baseline   the same layer in one process, token by token, with its gradients written out (EP = 1 too).
+Candidate  --subject: router, capacity, dispatch, experts and combine over EP, EP×DP and EP×TP ranks.
+Claims     C1  outputs equal the baseline's: top-k, drops, padding, ranks without tokens, experts without any.
+           C2  gradients of router, experts and inputs equal the baseline's; copies agree over dp and tp.
+           C3  each route goes to the expert the router prefers, and is kept or dropped by capacity and order.
+           C4  loads, overflow, effective tokens, ratios, logical and network bytes equal their definitions.
+           C5  bytes of counts, dispatch, combine and their gradients equal the prediction; nothing else is sent.
+           C6  what a rank sends for another is what that one expects; combine is the transpose of dispatch.
+           C7  a mean over all tokens is not a mean of rank means, and a layer gives the one it was asked for.
+           C8  accept, tune and reject change exactly at their limits.
+           C9  plans and routes that cannot be are refused by name, on all ranks that would wait for each other.
+Not shown  time, overlap, a grouped-GEMM kernel: PAR-CPU is gloo on shared cores. EP = 1 alone proves nothing.
+"""
+
+import dataclasses
+import functools
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from parproof import checks, oracles, programs, workloads
+from parproof.checks import assert_ledger
+from parproof.errors import InvalidPlan
+from parproof.subjects.expert_protocol import NORMALISATIONS, Account, ExpertPlan
+from parproof.workloads.expert_meshes import MESHES, Mesh
+from parproof.workloads.expert_routes import IMPOSSIBLE, LIMITS, PAGE
+
+pytestmark = [pytest.mark.experiment("PAR-EXPERT-DISPATCH"), pytest.mark.lanes("cpu")]
+
+DEADLINE_S = 20.0  # for one run: a rank that waits for nobody is found by it
+STATELESS = [HealthCheck.function_scoped_fixture]  # an account remembers no other
+over_mesh = pytest.mark.parametrize("mesh", MESHES, ids=Mesh.name)
+by_dispatcher = pytest.mark.parametrize("dispatcher", ["all_to_all", "padded", "all_gather"])
+by_exchange = pytest.mark.parametrize("dispatcher", ["all_to_all", "padded"])
+routes_of_a_token = st.lists(st.integers(0, 5), max_size=3, unique=True)
+
+
+def answered(cases):
+    """[(case, the single process's answer)]."""
+    return [(case, oracles.expert.layer(case.params, case.shards, case.plan)) for case in cases]
+
+
+@functools.cache
+def integers(mesh, dispatcher):
+    """The integer cases of a mesh with their answers: the same for every subject."""
+    return answered(workloads.expert.cases(mesh, dispatcher))
+
+
+def run(ranks, subject, mesh, pairs, dtype="float64"):
+    """(run, [(case, answer, outcomes of all ranks)]) of the cases that the subject provides, in one run."""
+    if mesh.tp > 1:
+        subject.require("expert.tp")
+    pairs = [(c, a) for c, a in pairs if not any(subject.load().reason_against(need) for need in c.needs)]
+    done = ranks(mesh.world, deadline_s=DEADLINE_S).run(
+        programs.expert.step, subject, mesh, [case for case, _ in pairs], dtype
+    )
+    outcomes = zip(*done.results, strict=True)
+    return done, [(*pair, out) for pair, out in zip(pairs, outcomes, strict=True)]
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """Runs by (subject, mesh, dispatcher): values and ledger of one run are judged by different tests."""
+    return {}
+
+
+def all_cases(seen, ranks, subject, mesh, dispatcher):
+    """Every integer case of a mesh, run once; the run counts as evidence of each test that judges it."""
+    subject.require(f"expert.{dispatcher}")
+    key = subject.address, mesh, dispatcher
+    if key in seen:
+        ranks.runs.append(seen[key][0])
+    else:
+        seen[key] = run(ranks, subject, mesh, integers(mesh, dispatcher))
+    return seen[key]
+
+
+@pytest.mark.claim("C1", "C2", "C3")
+@over_mesh
+@by_dispatcher
+def test_c1_c2_c3_values_and_routes_equal_the_baseline(dispatcher, mesh, ranks, subject, seen, evidence):
+    """Integers in float64: equality is the tolerance. Styles of routing, drops, padding, empty ranks, ties."""
+    evidence.on("expert_integers", mesh=mesh.name(), dispatcher=dispatcher)
+    _, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    for case, answer, outcomes in judged:
+        checks.expert.assert_values(outcomes, case, answer)
+    evidence.measured(cases=[case.name for case, _, _ in judged])
+
+
+@pytest.mark.claim("C1", "C2", "C3")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("mesh", [Mesh(ep=4), Mesh(dp=2, ep=2), Mesh(ep=2, tp=2)], ids=Mesh.name)
+def test_c1_c2_c3_hold_with_a_softmax_router(mesh, dtype, ranks, subject, evidence):
+    """Probabilities over all or over the chosen experts, within the bound of docs/numerics.md."""
+    evidence.on("expert_softmax", mesh=mesh.name(), dtype=dtype)
+    _, judged = run(ranks, subject, mesh, answered(workloads.expert.gated(mesh)), dtype)
+    for case, answer, outcomes in judged:
+        checks.expert.assert_values(outcomes, case, answer, dtype)
+
+
+@pytest.mark.claim("C4", "C8")
+@pytest.mark.parametrize("name", PAGE)
+def test_c4_c8_figures_of_known_routings_and_verdicts_on_them(name, subject, evidence):
+    """The teaching page's triples, padding, a factor that binary rounding would raise, rows that stay at home."""
+    subject.require("expert.account")
+    known = PAGE[name]
+    evidence.on("expert_routes", name=name)
+    account = account_of(subject, known.plan(), known.routes, known.owners, known.width, known.element_bytes)
+    seen = {field: getattr(account, field) for field in known.expected}
+    assert seen == known.expected, f"{name}: figures {seen}, expected {known.expected}"
+    assert account.overflow + account.effective_tokens == sum(account.loads), f"{name}: routes are lost"
+    verdict = subject.make("expert").recommend(account)
+    assert verdict == known.verdict, f"{name}: verdict {verdict}, expected {known.verdict}"
+    evidence.measured(**dataclasses.asdict(account))
+
+
+@pytest.mark.claim("C4")
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=STATELESS)
+@given(
+    routes=st.lists(st.lists(routes_of_a_token, max_size=9), min_size=1, max_size=4),
+    seats=st.lists(st.integers(0, 3), min_size=6, max_size=6),
+    factor=st.sampled_from([None, 0.3, 0.75, 1.0, 1.1, 2.0]),
+)
+def test_c4_figures_of_any_routing(subject, routes, seats, factor):
+    """Counted route by route by the oracle, for any placement."""
+    subject.require("expert.account")
+    owners = [seat % len(routes) for seat in seats]
+    plan = ExpertPlan(6, 3, capacity_factor=factor)
+    account = dataclasses.asdict(account_of(subject, plan, routes, owners, 4, 2))
+    expected = oracles.expert_figures.figures(routes, owners, factor, width=4, element_bytes=2)
+    wrong = {name: (account[name], value) for name, value in expected.items() if account[name] != value}
+    assert not wrong, f"figures differ (observed, expected): {wrong}"
+
+
+def account_of(subject, plan, routes, owners, width, element_bytes):
+    """The subject's account."""
+    return subject.make("expert").account(plan, routes, owners, width=width, element_bytes=element_bytes)
+
+
+@pytest.mark.claim("C4")
+def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, seen, evidence):
+    """The account is made from the routes alone, the ledger from the calls; logical bytes stay apart."""
+    subject.require("expert.account")
+    done, judged = all_cases(seen, ranks, subject, Mesh(ep=4), "all_to_all")
+    for case, answer, _ in judged:
+        if case.plan.capacity_scope == "rank":
+            continue
+        sizes = checks.expert.sizes(case, answer, 0)
+        routes = [[[e for e in token if e >= 0] for token in ids.tolist()] for ids in answer.ids]
+        account = account_of(subject, case.plan, routes, sizes.owners, sizes.width, sizes.element_bytes)
+        left, handed_in = checks.expert.dispatched_bytes(done.ledgers, case)
+        assert account.network_bytes == left, (
+            f"{case.name}: network bytes {account.network_bytes}, {left} left"
+        )
+        kept = account.effective_tokens * sizes.width * sizes.element_bytes
+        assert kept == handed_in, f"{case.name}: {kept} bytes of kept routes, {handed_in} handed in"
+        evidence.measured(**{case.name: dataclasses.asdict(account)})
+
+
+@pytest.mark.claim("C5")
+@over_mesh
+@by_dispatcher
+def test_c5_bytes_follow_from_the_routes_and_nothing_else_is_sent(
+    dispatcher, mesh, ranks, subject, seen, evidence
+):
+    """Counts, rows, answers, their gradients, partial sums over tp, the loss and parameters' gradients."""
+    evidence.on("expert_integers", mesh=mesh.name(), dispatcher=dispatcher)
+    done, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    for rank, rows in enumerate(done.ledgers):
+        lines = []
+        for case, answer, _ in judged:
+            exchange = subject.make("expert").exchange(case.plan)
+            assert exchange.rows == dispatcher, f"{exchange.rows} is no {dispatcher}"
+            lines += checks.expert.predicted(case, answer, rank, exchange)
+        assert_ledger(rows, lines, where=done.where(rank))
+        if rank == 0:
+            evidence.predict(lines)
+
+
+@pytest.mark.claim("C6")
+@pytest.mark.parametrize("mesh", [m for m in MESHES if m.ep > 1], ids=Mesh.name)
+@by_exchange
+def test_c6_every_row_sent_is_expected_and_comes_back(dispatcher, mesh, ranks, subject, seen):
+    """Row sums of the routing matrix leave, column sums arrive; gradients take the same ways."""
+    done, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    for case, answer, _ in judged:
+        checks.expert.assert_conservation(done.ledgers, case, answer)
+
+
+@pytest.mark.claim("C7")
+@pytest.mark.parametrize("mesh", [Mesh(ep=4), Mesh(dp=2, ep=2)], ids=Mesh.name)
+def test_c7_the_mean_is_over_all_tokens_or_over_rank_means_as_asked(mesh, ranks, subject):
+    """8, 4, 2 and 2 tokens and some padding: the two means differ, in value and in every gradient."""
+    pairs = answered(workloads.expert.normalised(mesh, NORMALISATIONS))
+    assert pairs[0][1].loss != pairs[1][1].loss
+    _, judged = run(ranks, subject, mesh, pairs)
+    for case, answer, outcomes in judged:
+        checks.expert.assert_loss(outcomes, case, answer)
+        checks.expert.assert_gradients(outcomes, case, answer)
+
+
+@pytest.mark.claim("C8")
+@pytest.mark.parametrize(("overflow", "load", "cross", "verdict"), LIMITS)
+def test_c8_verdicts_change_at_their_limits(overflow, load, cross, verdict, subject):
+    """Each limit is inclusive, and the worst figure decides."""
+    subject.require("expert.recommend")
+    account = Account((3, 3), 3, overflow, 6, load, cross, 1 - cross, ((6,),), 0, 0, 0)
+    found = subject.make("expert").recommend(account)
+    assert found == verdict, f"overflow {overflow}, load {load}, cross {cross}: {found}, expected {verdict}"
+
+
+@pytest.mark.claim("C9")
+def test_c9_plans_that_cannot_be_are_refused_before_anything_is_sent(ranks, subject):
+    """Indivisible experts, no capacity, no owner, unknown words: on every rank."""
+    mesh = Mesh(ep=3)
+    cases = workloads.expert.refusable(mesh)
+    done = ranks(3, deadline_s=DEADLINE_S).run(programs.expert.refusal, subject, mesh, list(cases.values()))
+    for rank, found in enumerate(done.results):
+        for text, answer in zip(cases, found, strict=True):
+            assert answer.startswith("InvalidPlan"), f"{done.where(rank)}: {text}: {answer}"
+            assert text in answer, f"{done.where(rank)}: {text}: {answer}"
+        assert done.ledgers[rank] == (), f"{done.where(rank)}: sent something before it refused"
+
+
+@pytest.mark.claim("C9")
+@pytest.mark.parametrize(
+    ("disturb", "mesh", "text"),
+    [("bad_id", Mesh(ep=4), "expert id out of range"), ("tp", Mesh(ep=2, tp=2), "route them differently")],
+    ids=["expert_id_out_of_range", "tp_ranks_disagree"],
+)
+def test_c9_routes_that_cannot_be_are_refused_together(disturb, mesh, text, ranks, subject):
+    """One rank alone would leave the others waiting; counts alone would not show two tokens changing places."""
+    subject.require("expert.tp" if disturb == "tp" else "expert.replay")
+    case = workloads.expert.case("disturbed", mesh, "scattered", ExpertPlan(8, 2), replay=disturb == "bad_id")
+    done = ranks(4, deadline_s=DEADLINE_S).run(programs.expert.refusal, subject, mesh, [case], disturb)
+    for rank, (answer,) in enumerate(done.results):
+        assert answer.startswith("InvalidPlan"), f"{done.where(rank)}: {disturb}: {answer}"
+        assert text in answer, f"{done.where(rank)}: {disturb}: {answer}"
+
+
+@pytest.mark.claim("C9")
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_c9_figures_of_impossible_routings_are_refused(name, subject):
+    """Also an id that Python would take as an index from the end."""
+    subject.require("expert.account")
+    routes, owners, text = IMPOSSIBLE[name]
+    with pytest.raises(InvalidPlan, match=text):
+        account_of(subject, ExpertPlan(2, 1), routes, owners, 4, 2)
