@@ -24,28 +24,32 @@ def summarize(ledgers: Sequence[Sequence[Row]]) -> list[dict[str, Any]]:
     return [dict(zip(names, line, strict=True)) | {"ranks": ranks} for line, ranks in sorted(lines.items())]
 
 
-def agrees(measured: Iterable[Mapping[str, Any]], predicted: Sequence[Mapping[str, Any]]) -> bool:
-    """Do the payload lines of every rank add up to the prediction, and is nothing left over?"""
-    payload = [line for line in measured if not line["control"]]
-    ranks = {rank for line in payload for rank in line["ranks"]}
-    return all(_rank_agrees([line for line in payload if rank in line["ranks"]], predicted) for rank in ranks)
+def agrees(measured: Iterable[Mapping[str, Any]], predicted: Mapping[str, Any]) -> bool:
+    """Do the payload lines of the predicted rank add up to the prediction, and is nothing left over?
 
-
-def _rank_agrees(lines: list[Mapping[str, Any]], predicted: Sequence[Mapping[str, Any]]) -> bool:
-    rest = list(lines)
-    for expected in predicted:
-        mine = [line for line in rest if _belongs(line, expected)]
-        rest = [line for line in rest if not _belongs(line, expected)]
-        for amount in ("calls", "in_bytes", "out_bytes"):
-            if sum(line[amount] for line in mine) != expected[amount]:
-                return False
+    Each measured line counts for the most specific predicted line it belongs to.
+    """
+    rest = [line for line in measured if not line["control"] and predicted["rank"] in line["ranks"]]
+    wanted: dict[tuple[Any, ...], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for line in predicted["lines"]:
+        size = line["group_size"] or len(line["members"])
+        for place, amount in enumerate(_AMOUNTS):
+            wanted[line["op"], size, line["dtype"], line["phase"]][place] += line[amount]
+    for kind in sorted(wanted, key=lambda k: (sum(map(bool, k)), k[3].count("/")), reverse=True):
+        mine = [line for line in rest if _belongs(line, *kind)]
+        rest = [line for line in rest if not _belongs(line, *kind)]
+        if [sum(line[amount] for line in mine) for amount in _AMOUNTS] != wanted[kind]:
+            return False
     return not rest
 
 
-def _belongs(line: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    phase = expected["phase"]
+_AMOUNTS = ("calls", "in_bytes", "out_bytes")
+
+
+def _belongs(line: Mapping[str, Any], op: str, group_size: int, dtype: str, phase: str) -> bool:
     return (
-        line["op"] == expected["op"]
-        and expected["group_size"] in (0, line["group_size"])
+        line["op"] == op
+        and group_size in (0, line["group_size"])
+        and dtype in ("", line["dtype"])
         and (not phase or line["phase"] == phase or line["phase"].startswith(phase + "/"))
     )

@@ -25,6 +25,7 @@ class Outcome:
              skipped: a need was not met
     runs     (observation, ledgers of all ranks) of each run of a rank program
     times    name, samples_s[rank][repeat], warmup
+    predicted  rank, and the lines that the cost model gives for it in the last run
     """
 
     nodeid: str
@@ -39,7 +40,7 @@ class Outcome:
     workload: Mapping[str, Any] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
     runs: Sequence[tuple[Mapping[str, Any], Sequence[Sequence[Row]]]] = ()
-    predicted: Sequence[Mapping[str, Any]] = ()
+    predicted: Mapping[str, Any] | None = None
     times: Sequence[Mapping[str, Any]] = ()
     failure: Mapping[str, Any] | None = None
     skip: Mapping[str, str] | None = None
@@ -117,7 +118,7 @@ def _communication(outcome: Outcome) -> dict[str, Any]:
         "num_runs": len(outcome.runs),
         "ledger": ledger_summary.summarize(last[1]) if last else None,
         "ledger_complete": last[0].get("ledger_complete") if last else None,
-        "predicted": [dict(line) for line in outcome.predicted] or None,
+        "predicted": dict(outcome.predicted) if outcome.predicted else None,
         "wire_bytes": outcome.measurements.get("wire_bytes_per_rank"),
         "sync_frequency": None,
     }
@@ -148,12 +149,6 @@ def _time(outcome: Outcome) -> dict[str, Any]:
 
 
 def _conclusion(outcome: Outcome, level: str | None, why: str, scope: str | None) -> dict[str, Any]:
-    known = registry.load().experiment(outcome.experiment) if outcome.experiment else None
-    limits = [known.not_shown] if known else []
-    if not may_claim_performance(level):
-        limits.append("performance: nothing about speed, memory or scaling of GPUs follows from this record")
-    if scope != "multi_host":
-        limits.append("cross-node behaviour")
     return {
         "status": outcome.status,
         "correctness": {"ok": "pass", "failed": "fail"}.get(outcome.status, "not_evaluated"),
@@ -165,8 +160,19 @@ def _conclusion(outcome: Outcome, level: str | None, why: str, scope: str | None
         "level_reason": why,
         "decision": "pending",
         "decision_reason": "a decision needs a comparison of two runs; one record is none",
-        "not_shown": limits,
+        "not_shown": not_shown(outcome.experiment, level, scope),
     }
+
+
+def not_shown(experiment: str | None, level: str | None, scope: str | None) -> list[str]:
+    """What cannot be concluded from a record of this experiment, level and scope."""
+    known = registry.load().experiment(experiment) if experiment else None
+    limits = [known.not_shown] if known else []
+    if not may_claim_performance(level):
+        limits.append("performance: nothing about speed, memory or scaling of GPUs follows from this record")
+    if scope != "multi_host":
+        limits.append("cross-node behaviour")
+    return limits or ["other workloads, machines and versions"]
 
 
 _ALWAYS = {

@@ -32,6 +32,7 @@ class Evidence:
     workload: dict[str, Any] = field(default_factory=dict)
     measurements: dict[str, Any] = field(default_factory=dict)
     predicted: list[Traffic] = field(default_factory=list)
+    predicted_rank: int = 0
     times: list[dict[str, Any]] = field(default_factory=list)
 
     def on(self, workload_id: str, **parameters: Any) -> None:
@@ -42,9 +43,10 @@ class Evidence:
         """Numbers (plain JSON values) that were observed; names carry their units."""
         self.measurements.update(facts)
 
-    def predict(self, traffic: Sequence[Traffic]) -> None:
-        """What the cost model said of the test's last run, kept beside the ledger that was seen."""
+    def predict(self, traffic: Sequence[Traffic], *, rank: int = 0) -> None:
+        """What the cost model said of one rank of the test's last run, kept beside the ledger that was seen."""
         self.predicted.extend(traffic)
+        self.predicted_rank = rank
 
     def timed(self, name: str, samples_s: Sequence[Sequence[float]], *, warmup: int) -> None:
         """Raw samples of one operation: samples_s[rank][repeat], in seconds, after `warmup` rounds."""
@@ -52,11 +54,12 @@ class Evidence:
 
     def facts(self) -> dict[str, Any]:
         """All of it as plain data."""
+        lines = [asdict(line) | {"members": list(line.members)} for line in self.predicted]
         return {
             "workload_id": self.workload_id,
             "workload": self.workload,
             "measurements": self.measurements,
-            "predicted": [asdict(line) for line in self.predicted],
+            "predicted": {"rank": self.predicted_rank, "lines": lines} if lines else None,
             "times": self.times,
         }
 

@@ -1,0 +1,194 @@
+"""The command line: what can be asked of evidence, registry, mutants and this machine. No torch, no pytest."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from parproof import __version__
+from parproof.errors import ParproofError
+from parproof.evidence import audit as auditing
+from parproof.evidence import preflight, status
+from parproof.mutants import catalogue
+
+OK, FINDINGS, UNUSABLE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit status. Errors become one line on stderr, never a traceback."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except BrokenPipeError:
+        # Whoever read our output has had enough; there is nobody left to tell.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        return OK
+    except (ParproofError, auditing.Unusable, OSError) as error:
+        print(f"parproof {options.command}: {error}", file=sys.stderr)
+        return UNUSABLE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="parproof", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"parproof {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    command = commands.add_parser(
+        "audit", help="derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable"
+    )
+    command.add_argument("directory", type=Path, nargs="?")
+    command.add_argument(
+        "--junit", type=Path, metavar="FILE", help="compare with a JUnit file of the same run"
+    )
+    command.add_argument("--json", action="store_true", help="findings as JSON")
+    command.add_argument("--rules", action="store_true", help="list the rules and stop")
+    command.set_defaults(run=_audit)
+
+    command = commands.add_parser(
+        "status", help="the asset table, with states computed from tests and evidence"
+    )
+    command.add_argument("--evidence", type=Path, metavar="DIR")
+    command.add_argument("--lang", choices=("en", "zh"), default="en")
+    command.add_argument("--json", action="store_true")
+    command.set_defaults(run=_status)
+
+    command = commands.add_parser("faults", help="the planted mutants; with --run the kill matrix")
+    command.add_argument(
+        "--run", dest="run_them", action="store_true", help="run the cpu lane of this checkout against them"
+    )
+    command.add_argument("--experiment", metavar="ID")
+    command.add_argument("--json", action="store_true")
+    command.set_defaults(run=_faults)
+
+    command = commands.add_parser(
+        "preflight", help="can this machine run a profile? 0 ready, 1 not, 2 unusable"
+    )
+    command.add_argument("--profile", default="PAR-CPU", metavar="ID")
+    command.add_argument("--json", action="store_true")
+    command.set_defaults(run=_preflight)
+    return parser
+
+
+def _audit(options: argparse.Namespace) -> int:
+    if options.rules:
+        for rule, sentence in auditing.rules().items():
+            print(f"{rule:28} {sentence}")
+        return OK
+    if options.directory is None:
+        raise ParproofError("no evidence directory was named", expected="parproof audit DIR", where="audit")
+    result = auditing.audit(options.directory, options.junit)
+    if options.json:
+        findings = [vars(finding) for finding in result.findings]
+        print(
+            json.dumps(
+                {
+                    "num_records": result.num_records,
+                    "counts": result.counts,
+                    "levels": result.levels,
+                    "findings": findings,
+                }
+            )
+        )
+        return result.exit_status
+    for finding in result.findings:
+        print(finding)
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(result.counts.items()))
+    levels = ", ".join(f"{number} {name}" for name, number in sorted(result.levels.items()))
+    print(f"{result.num_records} records ({counts}); levels: {levels}; {len(result.findings)} findings")
+    return result.exit_status
+
+
+def _status(options: argparse.Namespace) -> int:
+    rows = status.table(options.evidence, checkout=_checkout())
+    print(json.dumps(rows, ensure_ascii=False) if options.json else status.markdown(rows, options.lang))
+    return OK
+
+
+def _faults(options: argparse.Namespace) -> int:
+    chosen = [m for m in catalogue() if options.experiment in (None, m.experiment)]
+    if not options.run_them:
+        rows = [
+            {
+                "mutant": m.name,
+                "experiment": m.experiment,
+                "claims": list(m.kills),
+                "lie": m.lie,
+                "modelled_on": m.modelled_on,
+            }
+            for m in chosen
+        ]
+        if options.json:
+            print(json.dumps(rows, ensure_ascii=False))
+        else:
+            for m in chosen:
+                print(f"{m.experiment:24} {m.name:32} {' '.join(m.kills):12} {m.lie} ({m.modelled_on})")
+            print(f"{len(chosen)} mutants, {sum(len(m.kills) for m in chosen)} (mutant, claim) pairs")
+        return OK
+    return _kill_matrix(options)
+
+
+def _kill_matrix(options: argparse.Namespace) -> int:
+    """Run the claims against the mutants in a pytest of its own, and print who found what."""
+    root = _checkout()
+    if root is None:
+        raise ParproofError(
+            "the tests are not here", expected="a checkout of the project", where="faults --run"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        matrix = Path(folder) / "kills.json"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "tests/mechanisms",
+            "tests/projects",
+            "-m",
+            "cpu",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+        ]
+        command += ["--parproof-mutants", "--parproof-kill-matrix", str(matrix)]
+        done = subprocess.run(command, cwd=root, stdout=sys.stderr, check=False)
+        if not matrix.exists():
+            raise ParproofError(
+                f"pytest ended with {done.returncode} and wrote no matrix", where="faults --run"
+            )
+        rows = [r for r in json.loads(matrix.read_text()) if options.experiment in (None, r["experiment"])]
+    if options.json:
+        print(json.dumps(rows, ensure_ascii=False))
+    else:
+        for row in rows:
+            verdict = "killed" if row["killed"] else "SURVIVED"
+            print(
+                f"{verdict:9} {row['experiment']}/{row['claim']:4} {row['mutant']:32} {row['witness'] or row['lie']}"
+            )
+        print(f"{sum(r['killed'] for r in rows)} of {len(rows)} killed")
+    return OK if rows and all(row["killed"] for row in rows) else FINDINGS
+
+
+def _preflight(options: argparse.Namespace) -> int:
+    checks = preflight.run(options.profile)
+    if options.json:
+        print(json.dumps([vars(check) for check in checks]))
+    else:
+        for check in checks:
+            mark = "ok  " if check.ok else "FAIL"
+            print(
+                f"{mark} {check.name}: requires {check.requirement}; found {check.found}"
+                + ("" if check.ok else f"; {check.how}")
+            )
+    return OK if all(check.ok for check in checks) else FINDINGS
+
+
+def _checkout() -> Path | None:
+    """The checkout this package was imported from, if it was."""
+    root = Path(__file__).resolve().parents[2]
+    return root if (root / "tests" / "mechanisms").is_dir() else None

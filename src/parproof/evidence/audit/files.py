@@ -1,0 +1,55 @@
+"""Rules about files: the manifest binds every file by size and digest, and nothing else is there."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from parproof.evidence import canonical
+from parproof.evidence.audit.findings import Finding, declare
+from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
+
+FILES = declare(
+    "files-bound",
+    "Every file is in the manifest with its size and sha256, no other file is there, and none is a link.",
+    "files-bound",
+)
+CLOCK = declare("clock-forward", "A run ends after it has started.", "clock-forward")
+
+
+def check_files(directory: Path, manifest: dict[str, Any]) -> Iterator[Finding]:
+    """Nothing outside the directory is opened, whatever a name says."""
+    found = {
+        p.relative_to(directory).as_posix(): p
+        for p in directory.rglob("*")
+        if p.is_symlink() or not p.is_dir()
+    }
+    listed = manifest["files"]
+    for name in (RECORDS, ENVIRONMENT):
+        if name not in listed:
+            yield Finding(FILES, name, "a whole evidence directory", "not in the manifest")
+    for name in sorted(set(found) - set(listed) - {MANIFEST}):
+        yield Finding(FILES, name, "part of the evidence", "not in the manifest")
+    for name, bound in sorted(listed.items()):
+        path = found.get(name)
+        if path is None:
+            yield Finding(FILES, name, f"{bound['bytes']} bytes", "no such file")
+        elif path.is_symlink() or not path.is_file():
+            yield Finding(FILES, name, "a file", "a link or a special file")
+        elif path.stat().st_size != bound["bytes"]:
+            yield Finding(FILES, name, f"{bound['bytes']} bytes", f"{path.stat().st_size} bytes")
+        elif canonical.file_digest(path) != bound["sha256"]:
+            yield Finding(FILES, name, f"sha256 {bound['sha256'][:12]}", canonical.file_digest(path)[:12])
+
+
+def check_clock(manifest: dict[str, Any]) -> Iterator[Finding]:
+    """Both times are UTC."""
+    try:
+        started, ended = (datetime.datetime.fromisoformat(manifest[name]) for name in ("started", "ended"))
+    except ValueError as error:
+        yield Finding(CLOCK, "run", f"{manifest['started']} to {manifest['ended']}", str(error))
+        return
+    if ended < started:
+        yield Finding(CLOCK, "run", f"started {manifest['started']}", f"ended {manifest['ended']}")

@@ -1,0 +1,62 @@
+"""JUnit and records tell the same of every test."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+from parproof.evidence.audit.findings import Finding, Unusable, declare
+
+RULE = declare(
+    "junit-agrees", "JUnit and records name the same tests, with the same status and level.", "junit-agrees"
+)
+MAX_BYTES = 256 * 1024 * 1024
+
+Told = dict[str, tuple[str, str]]
+
+
+def name_in_junit(nodeid: str) -> str:
+    """pytest writes «a/b.py::C::t[x]» as class «a.b.C» and name «t[x]»."""
+    path, *names = nodeid.split("::")
+    parts = [path.removesuffix(".py").replace("/", "."), *names[:-1]]
+    return ".".join(parts) + "::" + (names[-1] if names else "")
+
+
+def read_junit(path: Path) -> Told:
+    """{class::name: (status, level)}. Errors: Unusable."""
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise Unusable(f"{path} has more than {MAX_BYTES} bytes")
+        text = path.read_bytes()
+        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+            raise Unusable(f"{path} declares entities; pytest writes none")
+        root = ElementTree.fromstring(text)
+    except (OSError, ElementTree.ParseError) as error:
+        raise Unusable(f"{path}: {error}") from error
+    found: Told = {}
+    for case in root.iter("testcase"):
+        properties = {p.get("name"): p.get("value") or "" for p in case.iter("property")}
+        status = properties.get("parproof.status") or _status(case)
+        found[f"{case.get('classname')}::{case.get('name')}"] = (
+            status,
+            properties.get("parproof.level", "none"),
+        )
+    return found
+
+
+def _status(case: ElementTree.Element) -> str:
+    children = {child.tag for child in case}
+    if "failure" in children:
+        return "failed"
+    if "error" in children:
+        return "blocked"
+    return "skipped" if "skipped" in children else "ok"
+
+
+def compare(records: Told, junit: Told) -> Iterator[Finding]:
+    """Both hold {class::name: (status, level)}."""
+    for name in sorted(set(records) | set(junit)):
+        ours, theirs = records.get(name), junit.get(name)
+        if ours != theirs:
+            yield Finding(RULE, name, f"JUnit {theirs or 'no case'}", f"record {ours or 'none'}")

@@ -1,0 +1,105 @@
+"""One pass over the records, all rules at once; memory does not grow with the size of a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from parproof.evidence.audit import files, junit, record_rules
+from parproof.evidence.audit.findings import Finding, Unusable, declare
+from parproof.evidence.audit.findings import record_rules as registered
+from parproof.evidence.audit.reading import BadJson, parse, read_json, read_lines
+from parproof.evidence.audit.run_rules import RUN_RULES
+from parproof.evidence.schemas import violations
+from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
+
+SCHEMA = declare(
+    "schema", "Records, manifest and environment keep their JSON Schema, in canonical form.", "schema"
+)
+assert record_rules is not None  # imported for its rules
+
+
+@dataclass
+class AuditResult:
+    """Findings in the order of the records; counts by status."""
+
+    findings: list[Finding] = field(default_factory=list)
+    num_records: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    levels: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def exit_status(self) -> int:
+        """0 clean, 1 findings; 2 (unusable) is an exception."""
+        return 1 if self.findings else 0
+
+
+def audit(directory: Path, junit_path: Path | None = None) -> AuditResult:
+    """Audit an evidence directory. Errors: Unusable when there is nothing to audit."""
+    if not directory.is_dir():
+        raise Unusable(f"{directory} is no directory")
+    manifest = read_json(directory, MANIFEST)
+    if broken := [
+        Finding(SCHEMA, MANIFEST, "parproof-manifest/v1", text) for text in violations("manifest", manifest)
+    ]:
+        # Without a manifest that can be read as one, no other rule means anything.
+        return AuditResult(broken)
+    result = AuditResult()
+    result.findings += files.check_files(directory, manifest)
+    result.findings += files.check_clock(manifest)
+    result.findings += _environment(directory)
+    told = _records(directory, manifest, result)
+    if junit_path is not None:
+        result.findings += junit.compare(told, junit.read_junit(junit_path))
+    return result
+
+
+def _environment(directory: Path) -> Iterator[Finding]:
+    for text in violations("environment", read_json(directory, ENVIRONMENT)):
+        yield Finding(SCHEMA, ENVIRONMENT, "parproof-environment/v1", text)
+
+
+def _records(directory: Path, manifest: dict[str, Any], result: AuditResult) -> junit.Told:
+    """All record rules on each record, all run rules over all; returns what JUnit is compared with."""
+    path = directory / RECORDS
+    if path.is_symlink() or not path.is_file():
+        raise Unusable(f"{RECORDS} is missing or no regular file")
+    over_all = [kind(manifest) for kind in RUN_RULES]
+    told: junit.Told = {}
+    for number, line in read_lines(path):
+        result.num_records += 1
+        record, problems = _parsed(line)
+        result.findings += [
+            Finding(SCHEMA, f"line {number}", "parproof-record/v1", text) for text in problems
+        ]
+        if record is None:
+            continue
+        name = f"record {record['sequence']} ({record['identity']['nodeid']})"
+        for rule_id, rule in registered().items():
+            result.findings += [
+                Finding(rule_id, name, claimed, supported) for claimed, supported in rule(record)
+            ]
+        for watcher in over_all:
+            watcher.see(record)
+        end = record["conclusion"]
+        result.counts[end["status"]] = result.counts.get(end["status"], 0) + 1
+        shown = end["evidence_level"] or "none"
+        result.levels[shown] = result.levels.get(shown, 0) + 1
+        told[junit.name_in_junit(record["identity"]["nodeid"])] = end["status"], shown
+    for watcher in over_all:
+        result.findings += [Finding(watcher.rule, *finding) for finding in watcher.finish()]
+    return told
+
+
+def _parsed(line: bytes | None) -> tuple[dict[str, Any] | None, list[str]]:
+    """(record, problems): a record that breaks its schema is not judged further."""
+    if line is None:
+        return None, ["line too long"]
+    try:
+        record = parse(line)
+    except BadJson as error:
+        return None, [str(error)]
+    problems = list(violations("record", record))
+    return (None if problems else record), problems

@@ -1,0 +1,178 @@
+"""Rules about all records together, and about the manifest over them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from parproof import registry
+from parproof.evidence import canonical
+from parproof.evidence.audit.findings import declare
+
+Told = Iterator[tuple[str, str, str]]
+
+
+class Chain:
+    """Each record names the digest of the one before it; the manifest names the last."""
+
+    rule = declare(
+        "chain",
+        "Records are all there, in order, unchanged: each names the digest of the one before.",
+        "chain",
+    )
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._manifest = manifest
+        self._previous = canonical.GENESIS
+        self._count = 0
+        self._broken: list[tuple[str, str, str]] = []
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Compare with what came before."""
+        if record["sequence"] != self._count or record["previous"] != self._previous:
+            where = f"record {record['sequence']}"
+            self._broken.append(
+                (
+                    where,
+                    f"number {record['sequence']} after {record['previous'][:12]}",
+                    f"number {self._count} after {self._previous[:12]}",
+                )
+            )
+        self._previous = canonical.digest(record)
+        self._count += 1
+
+    def finish(self) -> Told:
+        """The first break, and the end."""
+        yield from self._broken[:1]
+        claimed = (self._manifest["num_records"], self._manifest["last_record"])
+        if claimed != (self._count, self._previous):
+            yield (
+                "run",
+                f"{claimed[0]} records ending in {claimed[1][:12]}",
+                f"{self._count}, {self._previous[:12]}",
+            )
+
+
+class OneRun:
+    """Records of one run, under one label."""
+
+    rule = declare("one-run", "All records carry the manifest's run id and label.", "one-run")
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._of = manifest["run_id"], manifest["run_label"]
+        self._others: list[tuple[str, str, str]] = []
+
+    def see(self, record: dict[str, Any]) -> None:
+        """A record from elsewhere has another id."""
+        found = record["run_id"], record["identity"]["run_label"]
+        if found != self._of:
+            self._others.append(
+                (
+                    f"record {record['sequence']}",
+                    f"run {found[0][:8]} «{found[1]}»",
+                    f"run {self._of[0][:8]} «{self._of[1]}»",
+                )
+            )
+
+    def finish(self) -> Told:
+        """Each of them."""
+        yield from self._others
+
+
+class Complete:
+    """What was collected has a record, once, and nothing else has."""
+
+    rule = declare(
+        "complete",
+        "Every collected test has one record, every record belongs to a collected test, and the run came to its end.",
+        "complete",
+    )
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._manifest = manifest
+        self._seen: Counter[str] = Counter()
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Count."""
+        self._seen[record["identity"]["nodeid"]] += 1
+
+    def finish(self) -> Told:
+        """Missing, unasked for, and twice."""
+        collected = set(self._manifest["collected"])
+        if not self._manifest["complete"]:
+            yield (
+                "run",
+                "evidence of a whole run",
+                f"a run that ended early (exit status {self._manifest['exit_status']})",
+            )
+        for nodeid in sorted(collected - set(self._seen)):
+            yield nodeid, "collected", "no record"
+        for nodeid in sorted(set(self._seen) - collected):
+            yield nodeid, "a record", "not collected"
+        for nodeid, count in sorted(self._seen.items()):
+            if count > 1:
+                yield nodeid, "one test", f"{count} records"
+
+
+class Counts:
+    """Totals keep passes, failures, blocked and skipped apart, and the exit status follows."""
+
+    rule = declare(
+        "counts", "Totals and exit status follow from the records; a skip is never a pass.", "counts"
+    )
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._manifest = manifest
+        self._found: Counter[str] = Counter()
+        self._unexpected = 0
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Count by status."""
+        end = record["conclusion"]
+        self._found[end["status"]] += 1
+        if end["status"] in ("failed", "blocked") and end["expected_nonconformance"] is None:
+            self._unexpected += 1
+
+    def finish(self) -> Told:
+        """Compare."""
+        derived = {status: self._found[status] for status in ("ok", "failed", "blocked", "skipped")}
+        if self._manifest["counts"] != derived:
+            yield "run", f"counts {self._manifest['counts']}", str(derived)
+        status = self._manifest["exit_status"]
+        if self._manifest["complete"] and status != int(self._unexpected > 0):
+            yield "run", f"exit status {status}", f"{self._unexpected} unexpected failures"
+
+
+class RequiredClaims:
+    """An experiment of which a required claim was only ever skipped was not shown."""
+
+    rule = declare(
+        "required-claims",
+        "No required claim of an experiment was skipped by every subject in every lane that ran.",
+        "required-claims",
+    )
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._statuses: dict[tuple[str, str], set[str]] = defaultdict(set)
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Collect statuses by claim."""
+        identity = record["identity"]
+        for claim in identity["claims"] if identity["semantic_id"] else ():
+            self._statuses[identity["semantic_id"], claim].add(record["conclusion"]["status"])
+
+    def finish(self) -> Told:
+        """Only skipped or blocked."""
+        for (experiment_id, claim_id), statuses in sorted(self._statuses.items()):
+            experiment = registry.load().experiment(experiment_id)
+            claim = experiment.claim(claim_id) if experiment else None
+            if claim is not None and claim.required and not statuses & {"ok", "failed"}:
+                yield (
+                    f"{experiment_id}/{claim_id}",
+                    "part of this evidence",
+                    f"only {', '.join(sorted(statuses))}",
+                )
+
+
+RUN_RULES = (Chain, OneRun, Complete, Counts, RequiredClaims)

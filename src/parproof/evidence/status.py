@@ -1,0 +1,103 @@
+"""The asset table: every registered experiment with a state that is derived, never typed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from parproof import registry
+from parproof.evidence.audit import audit
+from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.level import LEVELS
+from parproof.evidence.store import RECORDS
+
+_HEADINGS = {
+    "en": ("experiment", "page", "contrast", "metrics", "claims", "state"),
+    "zh": ("实验 ID", "页面", "固定对照", "主要指标", "主张", "当前状态"),
+}
+
+
+def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any]]:
+    """One row an experiment. Evidence that does not pass its audit raises nothing but counts for nothing."""
+    tested = _tested(checkout)
+    seen = _seen(evidence) if evidence is not None else {}
+    sound = evidence is not None and not audit(evidence).findings
+    rows = []
+    for experiment in registry.load().experiments:
+        implemented = experiment.id in tested if checkout else bool(experiment.claims)
+        found = seen.get(experiment.id, Counter())
+        rows.append(
+            {
+                "id": experiment.id,
+                "kind": experiment.kind,
+                "title": experiment.title,
+                "title_zh": experiment.title_zh,
+                "pages": [
+                    f"{page} ({revision})" if revision != "all" else page
+                    for page, revision in experiment.aliases
+                ],
+                "contrast": experiment.contrast,
+                "metrics": list(experiment.metrics),
+                "num_claims": len(experiment.claims),
+                "state": _state(implemented, found, sound),
+            }
+        )
+    return rows
+
+
+def _state(implemented: bool, found: Counter[tuple[str, str | None]], sound: bool) -> str:
+    if not implemented:
+        return "planned"
+    if not found:
+        return "implemented, no evidence given"
+    if not sound:
+        return "evidence does not pass its audit"
+    levels = [level for status, level in found if level is not None and status == "ok"]
+    level = max(levels, key=LEVELS.index, default="none")
+    by_status: Counter[str] = Counter()
+    for (status, _), number in found.items():
+        by_status[status] += number
+    counts = ", ".join(
+        f"{by_status[name]} {name}" for name in ("ok", "failed", "blocked", "skipped") if by_status[name]
+    )
+    return f"{level}: {counts}"
+
+
+def _tested(checkout: Path | None) -> set[str]:
+    """Experiments that a test module of the checkout names."""
+    found: set[str] = set()
+    for folder in ("mechanisms", "projects") if checkout else ():
+        assert checkout is not None
+        for path in (checkout / "tests" / folder).glob("test_*.py"):
+            found |= set(re.findall(r'mark\.experiment\("([^"]+)"\)', path.read_text("utf-8")))
+    return found
+
+
+def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
+    found: dict[str, Counter[tuple[str, str | None]]] = {}
+    for _, line in read_lines(evidence / RECORDS):
+        record = parse(line) if line else None
+        if record and record["identity"]["semantic_id"]:
+            end = record["conclusion"]
+            counts = found.setdefault(record["identity"]["semantic_id"], Counter())
+            counts[end["status"], end["evidence_level"]] += 1
+    return found
+
+
+def markdown(rows: list[dict[str, Any]], lang: str) -> str:
+    """The table for people."""
+    title = "title_zh" if lang == "zh" else "title"
+    lines = ["| " + " | ".join(_HEADINGS[lang]) + " |", "|" + "---|" * len(_HEADINGS[lang])]
+    for row in rows:
+        cells = (
+            f"{row['id']} ({row[title]})",
+            ", ".join(row["pages"]),
+            row["contrast"],
+            ", ".join(row["metrics"]),
+            str(row["num_claims"]),
+            row["state"],
+        )
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
