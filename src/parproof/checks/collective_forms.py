@@ -9,10 +9,21 @@ from parproof.checks.collectives import bits
 from parproof.checks.values import assert_exact
 from parproof.ranks.run import Run
 from parproof.workloads.collective_cases import Case
-from parproof.workloads.collective_forms import Form
+from parproof.workloads.collective_forms import FORMS, Form
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from parproof.subjects.protocol import SubjectRef
+
+
+def provided(subject: SubjectRef, op: str, suffix: str = "") -> list[Form]:
+    """The forms of an operation that the subject says it provides; Unsupported when none is left."""
+    loaded = subject.load()
+    kept = [form for form in FORMS[op] if loaded.reason_against(form.capability + suffix) is None]
+    if not kept:
+        subject.require(FORMS[op][0].capability + suffix)
+    return kept
 
 
 def needs_the_last_rank(case: Case, me: int, p: int) -> bool:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from parproof.subjects.protocol import SubjectRef
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -35,6 +37,15 @@ class Seen:
     def what(self) -> str:
         """How failure texts name it."""
         return f"{self.case}, {self.buffer.name}"
+
+
+def provided(subject: SubjectRef, cases: Sequence[Case]) -> list[Case]:
+    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left."""
+    loaded = subject.load()
+    kept = [case for case in cases if loaded.reason_against(case.capability) is None]
+    if not kept:
+        subject.require(cases[0].capability)
+    return kept
 
 
 def seen(run: Run, cases: Sequence[Case], groups: Sequence[Sequence[int]] | None = None) -> Iterator[Seen]:
@@ -131,3 +142,14 @@ def assert_traffic(
         # Barriers and object collectives count here: nobody asked for one.
         assert_ledger(ledger, lines, where=run.where(rank), ignore_control=False)
     return lines
+
+
+def assert_large_half(run: Run, count: int) -> None:
+    """Every element of the large float16 sum, the infinite ones included."""
+    from parproof.oracles.collectives import reduced
+    from parproof.workloads.collectives import half_with_overflow
+
+    __tracebackhide__ = True
+    expected = reduced([half_with_overflow(rank, count) for rank in range(run.world_size)], "sum")
+    for rank, packed in enumerate(run.results):
+        assert_exact(packed.tensors()[0], expected, where=run.where(rank), what="large float16 sum")

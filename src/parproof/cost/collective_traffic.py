@@ -55,7 +55,11 @@ def collective_traffic(
     """
     if algorithm == "single_call":
         sent, received = _payload(op, place, given, taken)
-        return [Traffic(op.removesuffix("_single"), 1, sent * element_bytes, received * element_bytes, place.p, phase)]
+        return [
+            Traffic(
+                op.removesuffix("_single"), 1, sent * element_bytes, received * element_bytes, place.p, phase
+            )
+        ]
     sends, receives = _messages(op, algorithm, place, given, taken)
     out = [n * element_bytes for n in sends if n]
     back = [n * element_bytes for n in receives if n]

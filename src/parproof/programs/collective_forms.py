@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,6 +51,16 @@ def held_back(
         handle.wait()
         found += laid.after()
     return early, pack(found)
+
+
+def barrier(ctx: RankContext, subject: SubjectRef, token: str) -> bool:
+    """The last rank leaves a note before it enters; returns whether the note was there on leaving."""
+    store = dist.distributed_c10d._get_default_store()
+    if ctx.rank == ctx.world_size - 1:
+        time.sleep(0.05)  # time enough to leave too early
+        store.set(token, "here")
+    subject.make("collectives").barrier(ctx.group)
+    return bool(store.check([token]))
 
 
 def all_in_flight(ctx: RankContext, subject: SubjectRef, cases: Sequence[Case]) -> Packed:

@@ -15,7 +15,7 @@ from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_cases import Buffer, Case, buffers, splits_of
-from parproof.workloads.collectives import laid_out, surroundings
+from parproof.workloads.collectives import half_with_overflow, laid_out, surroundings
 
 
 def bitwise_copy(x: Tensor) -> Tensor:
@@ -106,3 +106,10 @@ def over_groups(
     members = list(groups[mine])
     me = members.index(ctx.rank) if ctx.rank in members else -1
     return pack(run_cases(ctx, made, cases, handles[mine], len(members), me))
+
+
+def large_half(ctx: RankContext, subject: SubjectRef, count: int) -> Packed:
+    """A large float16 sum of an odd number of elements, some of which overflow."""
+    x = half_with_overflow(ctx.rank, count).to(ctx.device)
+    subject.make("collectives").all_reduce(x, "sum", ctx.group)
+    return pack([x])

@@ -241,8 +241,8 @@ def waiting_cases(op: str, p: int) -> list[Case]:
     ]
 
 
-def value_cases() -> list[tuple[str, str, str, int]]:
-    """(op, layout, kind, world size): every layout on three ranks, the plain and the large one also on 2 and 4.
+def value_cases() -> list[tuple[str, str, str, str]]:
+    """(op, layout, kind, W and the world size), as in test ids: every layout on three ranks, the plain and the large one also on 2 and 4.
 
     Three ranks first: they show what two hide (a swapped neighbour, a halved mean).
     """
@@ -254,7 +254,7 @@ def value_cases() -> list[tuple[str, str, str, int]]:
             worlds = (3, 2, 4) if layout in ("contiguous", "odd_large") else (3,)
             kinds = ("numbers", "bool") if op in REDUCING else ("any",)
             found += [
-                (op, layout, kind, p)
+                (op, layout, kind, f"W{p}")
                 for kind in kinds
                 for p in worlds
                 if kind != "bool" or layout in ("contiguous", "column_view")

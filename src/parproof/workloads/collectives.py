@@ -101,3 +101,10 @@ def surroundings(base: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
     marks = torch.ones(base.shape, dtype=torch.bool)
     _view_of(marks, shape, layout).fill_(False)
     return base[marks]
+
+
+def half_with_overflow(rank: int, count: int) -> Tensor:
+    """Exact float16 integers; every 1009th is so large that the sum of two is infinite."""
+    x = coded(rank, 0, (count,), "float16", "sum").clone()
+    x[::1009] = 60000.0
+    return x

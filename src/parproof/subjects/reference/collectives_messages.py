@@ -13,14 +13,15 @@ from torch.distributed import ProcessGroup
 
 from parproof.subjects.collectives_protocol import Transfer
 from parproof.subjects.reference.collectives import Collectives, put, room_for, staged
-from parproof.subjects.reference.collectives_wire import as_bytes
+from parproof.subjects.reference.collectives_wire import Peers, as_bytes
 
 
 class Message:
     """A started send or receive; a receive lands in x when `wait` returns."""
 
-    def __init__(self, work: Any, flat: Tensor, target: Tensor | None) -> None:
+    def __init__(self, work: Any, flat: Tensor, target: Tensor | None, group: ProcessGroup) -> None:
         self._work = work
+        self._group = group
         self._flat = flat
         self._target = target
         self._done = False
@@ -30,7 +31,7 @@ class Message:
         if self._done:
             return
         if self._work is not None:
-            self._work.wait()
+            Peers(self._group).wait_for([self._work])
         if self._target is not None:
             put(self._target, self._flat)
         self._done = True
@@ -61,13 +62,13 @@ class PointToPoint:
         """Send a copy, so that x may change at once."""
         flat = staged(x)
         work = dist.isend(as_bytes(flat), group=group, tag=tag, group_dst=peer) if x.numel() else None
-        return Message(work, flat, None)
+        return Message(work, flat, None, group)
 
     def irecv(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> Message:
         """Receive into memory of its own, then into x."""
         flat = room_for(x)
         work = dist.irecv(as_bytes(flat), group=group, tag=tag, group_src=peer) if x.numel() else None
-        return Message(work, flat, x)
+        return Message(work, flat, x, group)
 
     def batch(self, transfers: Sequence[Transfer], group: ProcessGroup) -> Sequence[Message]:
         """Start all of them."""

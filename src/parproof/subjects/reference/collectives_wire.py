@@ -6,6 +6,7 @@ goes on when the round is over. A blocking call runs it to its end; an asynchron
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict, deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,13 @@ def as_bytes(x: Tensor) -> Tensor:
     return x.reshape(-1).view(torch.uint8)
 
 
+def timeout_of(group: dist.ProcessGroup) -> datetime.timedelta | None:
+    """The group's timeout; None where the backend keeps it to itself."""
+    device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
+    options = getattr(group._get_backend(device), "options", None)
+    return getattr(options, "_timeout", None)
+
+
 class Peers:
     """One rank's place in a group, and its mailbox."""
 
@@ -52,6 +60,15 @@ class Peers:
         self.me = group.rank()
         self.right = (self.me + 1) % self.size
         self.left = (self.me - 1) % self.size
+
+    def wait_for(self, works: Sequence[dist.Work]) -> None:
+        """Wait within the group's timeout as it is now; without it, gloo's messages wait for the one at birth."""
+        limit = timeout_of(self.group)
+        for work in works:
+            if limit is None:
+                work.wait()
+            else:
+                work.wait(limit)
 
     def exchange(
         self, sends: Sequence[tuple[int, Tensor]], receives: Sequence[tuple[int, Tensor]]
@@ -129,7 +146,8 @@ def agreed(peers: Peers, signature: Signature) -> Rounds:
 class Started:
     """A started operation; `wait` drives it, after those that were started before it in the same group."""
 
-    def __init__(self, rounds: Rounds, line: deque[Started]) -> None:
+    def __init__(self, peers: Peers, rounds: Rounds, line: deque[Started]) -> None:
+        self._peers = peers
         self._rounds = rounds
         self._line = line
         self._done = False
@@ -149,8 +167,7 @@ class Started:
     def _finish(self) -> None:
         running = True
         while running:
-            for work in self._posted:
-                work.wait()
+            self._peers.wait_for(self._posted)
             self._posted = ()
             running = self._post()
         self._done = True
@@ -181,7 +198,8 @@ class Wire:
         """Run to the end, or hand back what will. A rank outside the group does nothing."""
         if dist.get_rank(group) < 0:
             return None
-        started = Started(rounds(Peers(group)), self._lines[group.group_name])
+        peers = Peers(group)
+        started = Started(peers, rounds(peers), self._lines[group.group_name])
         if async_op:
             return started
         started.wait()

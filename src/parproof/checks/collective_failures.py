@@ -1,0 +1,26 @@
+"""A diagnosis is good when it names the cause and every rank that was affected, in time."""
+
+from __future__ import annotations
+
+import re
+
+from parproof.ranks.failure import RankFailure
+from parproof.workloads.collective_accidents import Accident
+
+NOTICE_S = 5.0  # grace for the other ranks, and their stacks
+
+
+def assert_diagnosed(failure: RankFailure, accident: Accident, took_s: float) -> None:
+    """The text has the cause and a line or a ledger entry for each rank that took part, and it came in time."""
+    __tracebackhide__ = True
+    text = str(failure)
+    if not re.search(accident.cause, text):
+        raise AssertionError(f"the diagnosis does not say «{accident.cause}»: {text[:3000]}")
+    world_size = accident.world_size
+    limit_s = accident.deadline_s + NOTICE_S
+    affected = [rank for rank in range(world_size) if rank or not accident.in_subgroup]
+    unnamed = [rank for rank in affected if not re.search(rf"rank {rank}(:| of {world_size}\b)", text)]
+    if unnamed:
+        raise AssertionError(f"the diagnosis does not name ranks {unnamed}: {text[:3000]}")
+    if took_s > limit_s:
+        raise AssertionError(f"the diagnosis took {took_s:.1f} s, more than {limit_s:.1f} s")

@@ -1,0 +1,37 @@
+"""What can go wrong between ranks, and the words in which it has to be reported. No torch here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Accident:
+    """One accident, caused by rank 1 (or by the death of rank 2).
+
+    cause         text (regex) that the diagnosis must contain
+    in_subgroup   rank 0 has no part in it
+    """
+
+    cause: str
+    world_size: int = 3
+    deadline_s: float = 1.0
+    in_subgroup: bool = False
+
+
+_TIMED_OUT = "[Tt]imed out waiting 400ms"
+ABSENT = "participation differs|(send|recv) count differs"
+
+ACCIDENTS: dict[str, Accident] = {
+    "operation": Accident("operation differs"),
+    "root": Accident("root differs"),
+    "reduce_op": Accident("reduce op differs"),
+    "dtype": Accident("dtype differs"),
+    "shape": Accident("shape differs"),
+    "order": Accident("reduce op differs"),
+    "missing": Accident(ABSENT),
+    "new_group_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
+    "set_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
+    "message_timeout": Accident(_TIMED_OUT, deadline_s=2.0),
+    "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, deadline_s=4.0, in_subgroup=True),
+}
