@@ -72,13 +72,28 @@ def _observation(outcome: Outcome) -> dict[str, Any] | None:
     if outcome.status == "skipped":
         return None
     return {
-        "runs": [dict(facts) for facts, _ in outcome.runs],
+        "runs": [_run_facts(facts) for facts, _ in outcome.runs],
         "workload_id": outcome.workload_id,
         "warmup": min((t["warmup"] for t in outcome.times), default=None),
         "repeats": min((len(s) for t in outcome.times for s in t["samples_s"]), default=None),
         "model": outcome.model,
         "trace_sha256": outcome.trace_sha256,
     }
+
+
+_RUN_FACTS = (
+    "launcher", "backend", "world_size", "host_kind", "num_reports", "calls_seen", "ledger", "ledger_complete"
+)  # fmt: skip
+_RANK_FACTS = ("rank", "local_rank", "pid", "host", "device")
+
+
+def _run_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a level may be computed from, and no more; a host that did not tell its name has the one it was given."""
+    ranks = [
+        {name: rank[name] for name in _RANK_FACTS} | {"hostname": rank.get("hostname", rank["host"])}
+        for rank in facts["ranks"]
+    ]
+    return {name: facts.get(name) for name in _RUN_FACTS} | {"ranks": ranks}
 
 
 def _identity(outcome: Outcome) -> dict[str, Any]:
@@ -99,11 +114,12 @@ def _identity(outcome: Outcome) -> dict[str, Any]:
 
 
 def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str, Any]:
-    largest = max((facts for facts, _ in outcome.runs), key=lambda facts: facts["world_size"], default=None)
+    runs = [_run_facts(facts) for facts, _ in outcome.runs]
+    largest = max(runs, key=lambda facts: facts["world_size"], default=None)
     return {
         "scope": compute_scope(observation),
         "world_size": largest["world_size"] if largest else None,
-        "ranks": [dict(rank) for rank in largest["ranks"]] if largest else None,
+        "ranks": largest["ranks"] if largest else None,
         "accelerator": None,
         "links": None,
     }
