@@ -92,10 +92,11 @@ def test_c2_small_buckets(ranks, subject, evidence):
 
 @pytest.mark.claim("C2")
 @every_strategy
-def test_c2_three_steps_of_adamw(strategy, ranks, subject):
+def test_c2_three_steps_of_adamw(strategy, ranks, subject, evidence):
     """Two micro-batches a step, clipping, decay: everything a training leaves behind."""
     plan = plan_for(subject, strategy, accumulation=2, max_norm=4.0, weight_decay=0.1, no_decay=APART)
     course = Course("smooth", plan)
+    evidence.on("zero/smooth", **course.parameters)
     run = ranks(size(strategy)).run(programs.train, subject, course)
     judge.assert_trained(run, course, oracles.zero.on(course))
 
@@ -127,6 +128,7 @@ def test_c4_resident_bytes(strategy, precision, ranks, subject, evidence):
     subject.require(f"zero.{precision}.{strategy}")
     plan = plan_for(subject, strategy, mixed_bf16=precision == "mixed16")
     course = Course("smooth", plan, 2, "float32")
+    evidence.on("zero/smooth", **course.parameters)
     run = ranks(size(strategy)).run(programs.bytes_held, subject, course)
     evidence.measured(after_backward_bytes=[r["after_backward"] for r in run.results])
     judge.assert_resident(run, course)
@@ -138,6 +140,7 @@ def test_c5_traffic_of_a_step(strategy, ranks, subject, evidence):
     """The third window: wrappers exchange set-up messages in the first two."""
     course = Course("smooth", plan_for(subject, strategy, accumulation=2, max_norm=4.0))
     run = ranks(size(strategy)).run(programs.train, subject, course)
+    evidence.on("zero/smooth", **course.parameters)
     lines = judge.predicted(run, course)
     evidence.predict(lines)
     judge.assert_step_traffic(run, lines, window=2)
@@ -150,7 +153,7 @@ def test_c6_a_window_sends_no_gradient_before_its_end(strategy, option, ranks, s
     """Three micro-batches: the bytes of the first two prove it, the result is that of all three."""
     subject.require(f"zero.{option}.{strategy}")
     options = () if option == "plain" else (option,)
-    course = Course("smooth", plan_for(subject, strategy, accumulation=3, options=options), windows=2)
+    course = Course("smooth", plan_for(subject, strategy, accumulation=3, options=options), windows=1)
     run = ranks(4 if strategy == "hsdp" else 2).run(programs.train, subject, course)
     judge.assert_quiet(run, course, window=0)
     judge.assert_trained(run, course, oracles.zero.on(course))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from parproof.subjects.zero_protocol import StatePlan
@@ -25,6 +25,11 @@ class Course:
     dtype: str = "float64"
     first_window: int = 0
     units: tuple[str, ...] = ("blocks.0", "blocks.1")
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The course as plain values, for the record of a test."""
+        return asdict(self.plan) | {"windows": self.windows, "dtype": self.dtype}
 
 
 # name → a plan that nobody can carry out on three ranks, the kind of its model, a word its error has to contain
