@@ -10,6 +10,8 @@ pytestmark = [
     pytest.mark.lanes("cpu"),
     # Every name is used, the deprecated ones too.
     pytest.mark.filterwarnings("ignore::FutureWarning"),
+    # torch.distributed.optim compiles functions when it is imported.
+    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
 ]
 
 
@@ -19,8 +21,8 @@ def assert_seen(run, family):
     table = kinds.asked.kinds_of(family, world)
     for kind in table:
         for rank in range(world):
-            observed = kinds.asked.seen(run.ledgers[rank], kind.name, world)
-            assert observed == list(kind.asked(rank, world)), f"{run.where(rank)}: {kind.name}"
+            difference = kind.differs(run.ledgers[rank], rank, world)
+            assert not difference, f"{run.where(rank)}: {kind.name}: {difference}"
     phases = {row.phase for rows in run.ledgers for row in rows}
     assert phases <= {kind.name for kind in table}
     assert_ledger_complete(run)
@@ -31,3 +33,52 @@ def assert_seen(run, family):
 def test_calls_of_one_operation(world, family, ranks):
     """Classic, functional, autograd and point-to-point calls, in every form gloo takes."""
     assert_seen(ranks(world).run(kinds.asked.do_all, family), family)
+
+
+@pytest.mark.parametrize("family", ["objects", "surroundings", "data_parallel", "model_parallel"])
+@pytest.mark.parametrize("world", [2, 4])
+def test_calls_made_by_torch_itself(world, family, ranks):
+    """Object collectives, threads, modes, compiled code, reducers, hooks, sharded state, layouts, schedules."""
+    assert_seen(ranks(world).run(kinds.asked.do_all, family), family)
+
+
+@pytest.mark.parametrize("kind", ["all_to_all", "broadcast"])
+def test_a_kind_that_is_not_seen_fails(kind, ranks):
+    """The check itself: a program that leaves a kind out, and rows of another kind in its place."""
+    run = ranks(2).run(kinds.asked.do_all, "classic", "all_reduce")
+    table = {one.name: one for one in kinds.asked.kinds_of("classic", 2)}
+    assert not table["all_reduce"].differs(run.ledgers[0], 0, 2)
+    assert table[kind].differs(run.ledgers[0], 0, 2).startswith("observed [], asked for")
+
+
+def test_a_refused_call_is_marked_and_the_next_one_counts(ranks):
+    """torch refuses a buffer before anything is sent."""
+    run = ranks(2).run(kinds.surroundings.raises_and_goes_on)
+    for rows in run.ledgers:
+        assert [(row.op, row.raised) for row in rows] == [("all_gather", "RuntimeError"), ("all_reduce", "")]
+    assert_ledger_complete(run)
+
+
+def test_many_threads_leave_nothing_behind(ranks):
+    """Each is followed by name; a thread of an earlier run writes into the run that is on."""
+    run = ranks(2).run(kinds.surroundings.many_threads, 50)
+    assert [len(rows) for rows in run.ledgers] == [50, 50]
+    assert {row.thread for rows in run.ledgers for row in rows} == {"sender"}
+    for _ in range(2):
+        run = ranks(2).run(kinds.surroundings.thread_that_stays)
+        assert [len(rows) for rows in run.ledgers] == [1, 1]
+        assert_ledger_complete(run)
+
+
+def test_a_thread_that_nobody_can_follow_makes_the_ledger_incomplete(ranks):
+    """It is not made visible, but it is noticed."""
+    run = ranks(2).run(kinds.sneaky.raw_thread)
+    assert run.ledger_gaps[0] == "rank 0 of 2: group 0 counts 1 calls, the ledger explains 0"
+
+
+def test_who_made_a_call_is_told(ranks):
+    """The torch function and the caller's line: what a person looks for first."""
+    run = ranks(2).run(kinds.asked.do_all, "data_parallel", "ddp")
+    made = [row.via for row in run.ledgers[0]]
+    assert made == ["DistributedDataParallel.__init__"] * 3 + ["Tensor.backward"]
+    assert all(row.where.startswith("data_parallel.py:") for row in run.ledgers[0])

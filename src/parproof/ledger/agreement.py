@@ -75,7 +75,9 @@ def _differing_aspect(members: tuple[int, ...], row_of: Mapping[int, Row | None]
     for aspect, key in _ASPECTS:
         if len({key(row) for row in rows.values()}) > 1:
             return aspect
-    return "split" if _splits_differ(members, rows) else ""
+    # A buffer of the wrong size that every rank refused alike was never sent.
+    refused = all(row.raised for row in rows.values())
+    return "split" if not refused and _splits_differ(members, rows) else ""
 
 
 def _dtype_key(row: Row) -> object:

@@ -39,14 +39,20 @@ _OBJECT_FUNCTIONS = frozenset(
         "recv_object_list",
     }
 )
+_BLOCKING_FUNCTIONS = frozenset({"send", "recv", "send_object_list", "recv_object_list"})
+_COLLECTIVES_FILE = os.path.join(_TORCH, "distributed", "distributed_c10d.py")
 
 
 class Caller(NamedTuple):
-    """The outermost torch function, the file:line that called it, whether an object collective is between."""
+    """The outermost torch function and the file:line that called it.
+
+    is_object_traffic   an object collective is between; is_blocking: a send or receive that waits is
+    """
 
     via: str
     where: str
     is_object_traffic: bool
+    is_blocking: bool
 
 
 class _Place(NamedTuple):
@@ -55,6 +61,7 @@ class _Place(NamedTuple):
     is_users: bool
     via: str
     is_object_function: bool
+    is_blocking_function: bool
     file: str
 
 
@@ -65,16 +72,17 @@ _PLACES: dict[int, tuple[CodeType, _Place]] = {}
 def caller() -> Caller:
     """Walk outwards. Torch calls back into user code (hooks, autograd functions): the innermost user wins."""
     frame = sys._getframe(1)
-    via, is_object_traffic = "", False
+    via, is_object_traffic, is_blocking = "", False, False
     while True:
         known = _PLACES.get(id(frame.f_code))
         place = known[1] if known else _place(frame.f_code)
         if place.is_users:
-            return Caller(via, f"{place.file}:{frame.f_lineno}", is_object_traffic)
+            return Caller(via, f"{place.file}:{frame.f_lineno}", is_object_traffic, is_blocking)
         is_object_traffic = is_object_traffic or place.is_object_function
+        is_blocking = is_blocking or place.is_blocking_function
         via = place.via or via
         if frame.f_back is None:
-            return Caller(via, "", is_object_traffic)
+            return Caller(via, "", is_object_traffic, is_blocking)
         frame = frame.f_back
 
 
@@ -93,7 +101,8 @@ def _place(code: CodeType) -> _Place:
     place = _Place(
         is_users=users,
         via=code.co_qualname.replace(".<locals>", "") if named else "",
-        is_object_function=in_torch and name in _OBJECT_FUNCTIONS,
+        is_object_function=path == _COLLECTIVES_FILE and name in _OBJECT_FUNCTIONS,
+        is_blocking_function=path == _COLLECTIVES_FILE and name in _BLOCKING_FUNCTIONS,
         file=os.path.basename(path),
     )
     _PLACES[id(code)] = (code, place)

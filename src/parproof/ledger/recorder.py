@@ -21,12 +21,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 from parproof.ledger.callers import caller
 from parproof.ledger.calls import Call, SeenCall, num_bytes, tensors_in
 from parproof.ledger.operators import communication_call
-from parproof.ledger.rows import Row
+from parproof.ledger.rows import POINT_TO_POINT, Row
 from parproof.ledger.sequence import steps
 from parproof.ledger.threads import Follower, Relay
 
 _CONTROL = frozenset({"barrier", "monitored_barrier"})
-_BLOCKING = frozenset({"send", "recv", "send_object_list", "recv_object_list"})
 
 
 class Recorder(Relay):
@@ -87,7 +86,7 @@ class Recorder(Relay):
 
     def _note(self, seen: SeenCall) -> Row:
         """Write the row down before the call is made: the call may never return."""
-        via, where, is_object_traffic = caller()
+        made = caller()
         with self._lock:
             row = Row(
                 seq=len(self.rows),
@@ -102,11 +101,11 @@ class Recorder(Relay):
                 reduce_op=seen.reduce_op,
                 peer=self._global_peer(seen),
                 tag=seen.tag,
-                is_async=seen.is_async and via not in _BLOCKING,
+                is_async=seen.is_async and not (made.is_blocking and seen.op in POINT_TO_POINT),
                 phase=self.phase,
-                control=is_object_traffic or seen.op in _CONTROL,
-                via=via,
-                where=where,
+                control=made.is_object_traffic or seen.op in _CONTROL,
+                via=made.via,
+                where=made.where,
                 in_parts=seen.in_parts,
                 out_parts=seen.out_parts,
                 thread="" if threading.get_ident() == self._home else threading.current_thread().name,

@@ -28,12 +28,28 @@ class Asked:
 
 @dataclass(frozen=True)
 class Kind:
-    """`do` runs on every rank; `asked(rank, world)` is what rank must be seen to do."""
+    """`do` runs on every rank; `asked(rank, world)` is what rank must be seen to do.
+
+    ordered       False where the order is up to a schedule
+    bookkeeping   True where sizes are those of pickles: control traffic only, at least one call
+    """
 
     name: str
     do: Callable[[RankContext], object]
     asked: Callable[[int, int], Sequence[Asked]]
     min_world: int = 2
+    ordered: bool = True
+    bookkeeping: bool = False
+
+    def differs(self, rows: Sequence[Row], rank: int, world: int) -> str:
+        """How the rows of this kind's phase differ from what was asked for; empty when they do not."""
+        observed = seen(rows, self.name, world)
+        if self.bookkeeping:
+            return "" if observed and all(call.control for call in observed) else f"{observed}"
+        asked = list(self.asked(rank, world))
+        if not self.ordered:
+            observed, asked = sorted(observed, key=repr), sorted(asked, key=repr)
+        return "" if observed == asked else f"observed {observed}, asked for {asked}"
 
 
 def do_all(ctx: RankContext, family: str, only: str = "") -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import _coalescing_manager
 
 from parproof import torch_names
 from parproof.programs.kinds.asked import Asked, Kind
@@ -48,7 +49,7 @@ def _subgroup(ctx: RankContext) -> None:
     group = dist.new_group(members)
     if ctx.rank in members:
         dist.broadcast(four(), group_src=1, group=group)
-        dist.all_reduce(four(), dist.ReduceOp.MAX, group=group, async_op=True).wait()  # type: ignore[union-attr]
+        dist.all_reduce(four(), dist.ReduceOp.MAX, group=group, async_op=True).wait()
 
 
 def _subgroup_asked(rank: int, world: int) -> Sequence[Asked]:
@@ -62,12 +63,12 @@ def _subgroup_asked(rank: int, world: int) -> Sequence[Asked]:
     ]
 
 
-def _coalescing_manager(ctx: RankContext) -> None:
+def _coalesced_by_manager(ctx: RankContext) -> None:
     """gloo takes the two operations that have a coalesced form; others raise, see the test."""
-    with dist._coalescing_manager():
+    with _coalescing_manager():
         dist.all_reduce(four())
         dist.all_reduce(four(2))
-    with dist._coalescing_manager():
+    with _coalescing_manager():
         torch_names.all_gather_single(four(ctx.world_size), four())
 
 
@@ -84,7 +85,7 @@ KINDS = [
     ),
     Kind(
         "all_reduce_async_int64",
-        lambda ctx: dist.all_reduce(four(dtype=torch.int64), dist.ReduceOp.BXOR, async_op=True).wait(),  # type: ignore[union-attr]
+        lambda ctx: dist.all_reduce(four(dtype=torch.int64), dist.ReduceOp.BXOR, async_op=True).wait(),
         lambda r, w: [Asked("all_reduce", 32, 32, "int64", reduce_op="bxor", is_async=True)],
     ),
     Kind(
@@ -99,7 +100,7 @@ KINDS = [
     ),
     Kind(
         "coalescing_manager",
-        _coalescing_manager,
+        _coalesced_by_manager,
         lambda r, w: [Asked("all_reduce", 3 * B, 3 * B, reduce_op="sum"), Asked("all_gather", B, w * B)],
     ),
     Kind(

@@ -25,7 +25,7 @@ def _waited(*tensors: Tensor) -> None:
 
 def _with_backward(call: Callable[[Tensor], Tensor], num: int) -> None:
     """The call on 4·num elements that need a gradient, and its backward."""
-    call(four(num).requires_grad_()).sum().backward()  # type: ignore[no-untyped-call]
+    call(four(num).requires_grad_()).sum().backward()
 
 
 def _asked(op: str, given: int, back: int, **more: object) -> Asked:

@@ -24,7 +24,7 @@ def past_the_dispatcher(ctx: RankContext) -> None:
     group = dist.new_group([0, 1])
     if ctx.rank < 2:
         dist.all_reduce(torch.ones(4), group=group)
-        backend = group._get_backend(torch.device("cpu"))  # type: ignore[union-attr]
+        backend = group._get_backend(torch.device("cpu"))
         for _ in range(2):
             backend.allreduce([torch.ones(4)]).wait()
 
