@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+from parproof.errors import UsageError
+
+MAX_INTEGER = 10**19
 GENESIS = "0" * 64
 
 
@@ -24,3 +28,32 @@ def file_digest(path: Path) -> str:
     """sha256 of a file's bytes, read in blocks."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def plain(value: Any, where: str) -> Any:
+    """The value as JSON holds it, so that writing and reading give the same: str names, lists, finite numbers.
+
+    Errors   UsageError for a tensor, a set, NaN, … : evidence keeps what was measured, not what happens to print
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    if isinstance(value, dict):
+        return {_name(key, where): plain(item, f"{where}.{key}") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item, f"{where}[{place}]") for place, item in enumerate(value)]
+    if isinstance(value, int) and abs(value) < MAX_INTEGER:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    raise UsageError(
+        f"{type(value).__name__} {str(value)[:60]}",
+        expected="plain data: finite numbers, strings, lists, dicts, None",
+        where=where,
+        next_step="pass .item() or .tolist() of a tensor; a value that is not finite is no measurement",
+    )
+
+
+def _name(key: Any, where: str) -> str:
+    if isinstance(key, (str, int)) and not isinstance(key, bool):
+        return str(plain(str(key), where))
+    raise UsageError(f"name {key!r}", expected="a string or an integer", where=where)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parproof import registry
-from parproof.evidence import ledger_summary
+from parproof.evidence import canonical, ledger_summary
 from parproof.evidence.level import compute_level, compute_scope, may_claim_performance
 from parproof.ledger.rows import Row
 
@@ -65,7 +65,8 @@ def build(outcome: Outcome) -> dict[str, Any]:
         "observation": observation,
     }
     record["not_collected"] = _reasons(record, outcome)
-    return record
+    found: dict[str, Any] = canonical.plain(record, outcome.nodeid)
+    return found
 
 
 def _observation(outcome: Outcome) -> dict[str, Any] | None:

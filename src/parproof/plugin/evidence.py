@@ -15,6 +15,7 @@ import pytest
 
 from parproof.cost.traffic import Traffic
 from parproof.errors import ParproofError
+from parproof.evidence import canonical
 from parproof.plugin import outcomes
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ class Evidence:
 
     def on(self, workload_id: str, **parameters: Any) -> None:
         """Name the workload: two records are comparable only when id and parameters are equal."""
-        self.workload_id, self.workload = workload_id, parameters
+        self.workload_id, self.workload = workload_id, canonical.plain(parameters, "evidence.on")
 
     def measured(self, **facts: Any) -> None:
         """Numbers (plain JSON values) that were observed; names carry their units."""
-        self.measurements.update(facts)
+        self.measurements.update(canonical.plain(facts, "evidence.measured"))
 
     def predict(self, traffic: Sequence[Traffic], *, rank: int = 0) -> None:
         """What the cost model said of one rank of the test's last run, kept beside the ledger that was seen."""
@@ -50,7 +51,8 @@ class Evidence:
 
     def timed(self, name: str, samples_s: Sequence[Sequence[float]], *, warmup: int) -> None:
         """Raw samples of one operation: samples_s[rank][repeat], in seconds, after `warmup` rounds."""
-        self.times.append({"name": name, "samples_s": [list(s) for s in samples_s], "warmup": warmup})
+        entry = {"name": name, "samples_s": [list(s) for s in samples_s], "warmup": warmup}
+        self.times.append(canonical.plain(entry, "evidence.timed"))
 
     def facts(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -114,7 +116,6 @@ class Writer:
         self.store = store
         self.collected: list[str] = []
         self.num_deselected = 0
-        self._begun: dict[str, list[pytest.TestReport]] = {}
         self.error: str | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -135,11 +136,17 @@ class Writer:
         record = getattr(report, "parproof_record", None)
         if record is None and report.when not in ("setup", "call", "teardown"):
             record = outcomes.crashed(report)
-        if record is not None:
+        if record is None or self.error:
+            return
+        try:
             self.store.add(record)
+        except (OSError, ValueError) as error:
+            self._give_up(error)
 
     def finish(self, exit_status: int, *, complete: bool) -> None:
         """Seal, or leave nothing."""
+        if self.error:
+            return
         try:
             self.store.seal(
                 collected=self.collected,
@@ -148,8 +155,12 @@ class Writer:
                 complete=complete,
             )
         except (OSError, ValueError) as error:
-            self.store.discard()
-            self.error = f"evidence could not be written, nothing was left: {error}"
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Tests go on, the run fails at its end, and no part of the evidence stays."""
+        self.store.discard()
+        self.error = f"evidence could not be written, nothing was left: {error}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -18,9 +18,10 @@ Told = dict[str, tuple[str, str]]
 
 def name_in_junit(nodeid: str) -> str:
     """pytest writes «a/b.py::C::t[x]» as class «a.b.C» and name «t[x]»."""
-    path, *names = nodeid.split("::")
+    address, bracket, parameters = nodeid.partition("[")
+    path, *names = address.split("::")
     parts = [path.removesuffix(".py").replace("/", "."), *names[:-1]]
-    return ".".join(parts) + "::" + (names[-1] if names else "")
+    return ".".join(parts) + "::" + (names[-1] if names else "") + bracket + parameters
 
 
 def read_junit(path: Path) -> Told:
