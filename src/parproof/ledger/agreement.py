@@ -86,12 +86,13 @@ def _dtype_key(row: Row) -> object:
 
 
 def _shape_key(row: Row) -> object:
-    """The shape where elements meet elements, the number of bytes where a buffer is only copied."""
+    """The shape where elements meet elements, the number of bytes where a buffer is only copied.
+
+    A gather may be uneven where it takes lists, so that its parts are compared one by one instead.
+    """
     if row.op in ("all_reduce", "reduce", "reduce_scatter"):
         return row.shapes
-    if row.op == "broadcast" or (row.op == "all_gather" and row.form != "list"):
-        return row.in_bytes
-    return None
+    return row.in_bytes if row.op == "broadcast" else None
 
 
 def _form_key(row: Row) -> object:
@@ -132,6 +133,8 @@ def _part_for(row: Row, member: int) -> int | None:
 
 def _part_from(row: Row, member: int) -> int | None:
     """Bytes this call expects from a member; None when the call does not say."""
+    if row.op == "all_gather" and row.form != "list":
+        return row.in_bytes
     if row.op in ("all_to_all", "gather", "all_gather"):
         return row.out_parts[member] if member < len(row.out_parts) else None
     if row.op == "reduce_scatter" or (row.op == "scatter" and row.peer == row.members[member]):
