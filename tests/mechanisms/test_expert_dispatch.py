@@ -50,6 +50,13 @@ def integers(mesh, dispatcher):
     return answered(workloads.expert.cases(mesh, dispatcher))
 
 
+@pytest.fixture
+def figures(subject):
+    """The subject's implementation, if it counts routes."""
+    subject.require("expert.account")
+    return subject.make("expert")
+
+
 def run(ranks, subject, mesh, pairs, dtype="float64"):
     """(run, [(case, answer, outcomes of all ranks)]) of the cases that the subject provides, in one run."""
     if mesh.tp > 1:
@@ -104,16 +111,15 @@ def test_c1_c2_c3_hold_with_a_softmax_router(mesh, dtype, ranks, subject, eviden
 
 @pytest.mark.claim("C4", "C8")
 @pytest.mark.parametrize("name", PAGE)
-def test_c4_c8_figures_of_known_routings_and_verdicts_on_them(name, subject, evidence):
+def test_c4_c8_figures_of_known_routings_and_verdicts_on_them(name, figures, evidence):
     """The teaching page's triples, padding, a factor that binary rounding would raise, rows that stay at home."""
-    subject.require("expert.account")
     known = PAGE[name]
     evidence.on("expert_routes", name=name)
-    account = account_of(subject, known.plan(), known.routes, known.owners, known.width, known.element_bytes)
+    account = figures.account(known.plan(), known.routes, known.owners, **known.sizes())
     seen = {field: getattr(account, field) for field in known.expected}
     assert seen == known.expected, f"{name}: figures {seen}, expected {known.expected}"
     assert account.overflow + account.effective_tokens == sum(account.loads), f"{name}: routes are lost"
-    verdict = subject.make("expert").recommend(account)
+    verdict = figures.recommend(account)
     assert verdict == known.verdict, f"{name}: verdict {verdict}, expected {known.verdict}"
     evidence.measured(**dataclasses.asdict(account))
 
@@ -125,38 +131,31 @@ def test_c4_c8_figures_of_known_routings_and_verdicts_on_them(name, subject, evi
     seats=st.lists(st.integers(0, 3), min_size=6, max_size=6),
     factor=st.sampled_from([None, 0.3, 0.75, 1.0, 1.1, 2.0]),
 )
-def test_c4_figures_of_any_routing(subject, routes, seats, factor):
+def test_c4_figures_of_any_routing(figures, routes, seats, factor):
     """Counted route by route by the oracle, for any placement."""
-    subject.require("expert.account")
     owners = [seat % len(routes) for seat in seats]
     plan = ExpertPlan(6, 3, capacity_factor=factor)
-    account = dataclasses.asdict(account_of(subject, plan, routes, owners, 4, 2))
+    account = dataclasses.asdict(figures.account(plan, routes, owners, width=4, element_bytes=2))
     expected = oracles.expert_figures.figures(routes, owners, factor, width=4, element_bytes=2)
     wrong = {name: (account[name], value) for name, value in expected.items() if account[name] != value}
     assert not wrong, f"figures differ (observed, expected): {wrong}"
 
 
-def account_of(subject, plan, routes, owners, width, element_bytes):
-    """The subject's account."""
-    return subject.make("expert").account(plan, routes, owners, width=width, element_bytes=element_bytes)
-
-
 @pytest.mark.claim("C4")
-def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, seen, evidence):
+def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, figures, seen, evidence):
     """The account is made from the routes alone, the ledger from the calls; logical bytes stay apart."""
-    subject.require("expert.account")
     done, judged = all_cases(seen, ranks, subject, Mesh(ep=4), "all_to_all")
     for case, answer, _ in judged:
         if case.plan.capacity_scope == "rank":
             continue
         sizes = checks.expert.sizes(case, answer, 0)
         routes = [[[e for e in token if e >= 0] for token in ids.tolist()] for ids in answer.ids]
-        account = account_of(subject, case.plan, routes, sizes.owners, sizes.width, sizes.element_bytes)
+        account = figures.account(case.plan, routes, sizes.owners, width=sizes.width, element_bytes=8)
         left, handed_in = checks.expert.dispatched_bytes(done.ledgers, case)
         assert account.network_bytes == left, (
             f"{case.name}: network bytes {account.network_bytes}, {left} left"
         )
-        kept = account.effective_tokens * sizes.width * sizes.element_bytes
+        kept = account.effective_tokens * sizes.width * 8
         assert kept == handed_in, f"{case.name}: {kept} bytes of kept routes, {handed_in} handed in"
         evidence.measured(**{case.name: dataclasses.asdict(account)})
 
@@ -205,11 +204,10 @@ def test_c7_the_mean_is_over_all_tokens_or_over_rank_means_as_asked(mesh, ranks,
 
 @pytest.mark.claim("C8")
 @pytest.mark.parametrize(("overflow", "load", "cross", "verdict"), LIMITS)
-def test_c8_verdicts_change_at_their_limits(overflow, load, cross, verdict, subject):
+def test_c8_verdicts_change_at_their_limits(overflow, load, cross, verdict, figures):
     """Each limit is inclusive, and the worst figure decides."""
-    subject.require("expert.recommend")
     account = Account((3, 3), 3, overflow, 6, load, cross, 1 - cross, ((6,),), 0, 0, 0)
-    found = subject.make("expert").recommend(account)
+    found = figures.recommend(account)
     assert found == verdict, f"overflow {overflow}, load {load}, cross {cross}: {found}, expected {verdict}"
 
 
@@ -244,9 +242,8 @@ def test_c9_routes_that_cannot_be_are_refused_together(disturb, mesh, text, rank
 
 @pytest.mark.claim("C9")
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_c9_figures_of_impossible_routings_are_refused(name, subject):
+def test_c9_figures_of_impossible_routings_are_refused(name, figures):
     """Also an id that Python would take as an index from the end."""
-    subject.require("expert.account")
     routes, owners, text = IMPOSSIBLE[name]
     with pytest.raises(InvalidPlan, match=text):
-        account_of(subject, ExpertPlan(2, 1), routes, owners, 4, 2)
+        figures.account(ExpertPlan(2, 1), routes, owners, width=4, element_bytes=2)

@@ -100,7 +100,7 @@ def assert_routing(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> N
                 f"{where}: {case.name}: token {token} is {words} at its choice {slot},"
                 f" expert {int(answer.ids[shard][token, slot])};"
                 f" {int(kept[0].sum())} routes kept here, expected {int(kept[1].sum())}"
-                f" with {answer.capacity.get(shard, 0)} places at each expert"
+                f" with {answer.capacity[shard]} places at each expert"
             )
 
 
@@ -125,7 +125,7 @@ def sizes(case: Case, answer: Answer, rank: int) -> cost.Sizes:
         kept=[answer.kept[s] for s in group],
         owners=plan.placement or [expert // share for expert in range(plan.num_experts)],
         lengths=[len(case.shards[s].x) for s in group],
-        places=max(answer.capacity.get(s, 0) for s in group),
+        places=max(answer.capacity[s] for s in group),
         me=e,
         width=case.params["router"].shape[1],
         hidden=HIDDEN,

@@ -6,6 +6,7 @@ a place left, and the expert answers that one token.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
@@ -79,11 +80,8 @@ def layer(params: Mapping[str, Tensor], shards: Sequence[Shard], plan: Any) -> A
     )
     _decide(answer, weights["router"], shards, plan)
     shares = _shares_of_the_mean(shards, plan.normalisation)
-    for shard, s in enumerate(shards):
-        for token in range(len(s.x)):
-            if s.valid[token]:
-                mine = [r for r in answer.routes if (r.shard, r.token) == (shard, token)]
-                _one_token(answer, weights, s, mine, shares[shard], plan.gate)
+    for (shard, _), mine in itertools.groupby(answer.routes, key=lambda r: (r.shard, r.token)):
+        _one_token(answer, weights, shards[shard], list(mine), shares[shard], plan.gate)
     return answer
 
 
@@ -99,17 +97,16 @@ def _decide(answer: Answer, router: Tensor, shards: Sequence[Shard], plan: Any) 
                 answer.routes.append(Route(shard, token, slot, expert))
                 answer.routed[shard][expert] += 1
                 answer.ids[shard][token, slot] = expert
+    share = [_competitors(shard, shards, plan.capacity_scope) for shard in range(len(shards))]
+    for shard, others in enumerate(share):
+        total = sum(sum(answer.routed[other]) for other in others)
+        limited = plan.capacity_factor is not None
+        answer.capacity[shard] = places(total, plan.capacity_factor, plan.num_experts) if limited else total
     taken: dict[tuple[int, int], int] = {}
     for route in answer.routes:
-        share = _competitors(route.shard, shards, plan.capacity_scope)
-        total = sum(sum(answer.routed[other]) for other in share)
-        limit = (
-            total if plan.capacity_factor is None else places(total, plan.capacity_factor, plan.num_experts)
-        )
-        answer.capacity[route.shard] = limit
-        key = share[0], route.expert
+        key = share[route.shard][0], route.expert
         taken[key] = taken.get(key, 0) + 1
-        route.kept = taken[key] <= limit
+        route.kept = taken[key] <= answer.capacity[route.shard]
         answer.kept[route.shard][route.expert] += route.kept
         answer.kept_routes[route.shard][route.token, route.slot] = route.kept
 

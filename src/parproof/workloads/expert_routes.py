@@ -24,6 +24,10 @@ class Routed:
         """A plan of this routing."""
         return ExpertPlan(len(self.owners), 1, capacity_factor=self.factor)
 
+    def sizes(self) -> dict[str, int]:
+        """What bytes depend on."""
+        return {"width": self.width, "element_bytes": self.element_bytes}
+
 
 def _balanced_figures() -> dict[str, Any]:
     return {"loads": (2, 2, 2), "capacity": 2, "overflow": 0, "max_over_mean": 1.0, "logical_bytes": 48}
