@@ -138,9 +138,8 @@ def assert_gradients(outcomes: Sequence[Outcome], case: Case, answer: Answer) ->
         wholes["input"] = answer.input_gradient
         total = max(total, float(answer.input_gradient.norm()))
     for name, whole in wholes.items():
-        bound = rounding_bound(
-            case.torch_dtype, len(outcomes), answer.reduction_length, float(whole.norm()), total
-        )
+        norm = max(float(whole.norm()), answer.absolute_norms.get(name, 0.0))
+        bound = rounding_bound(case.torch_dtype, len(outcomes), answer.reduction_length, norm, total)
         assert_pieces(
             tensors[name],
             whole,

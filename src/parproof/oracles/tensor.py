@@ -17,17 +17,22 @@ class Answer:
     """What the whole layer gives, in float64.
 
     reduction_length   the longest sum in it: what an error bound may grow with
+    absolute_norms     for sums whose true value is zero (key bias): the norm of the same sums of absolute values
     """
 
     output: Tensor
     input_gradient: Tensor | None
     gradients: dict[str, Tensor]
     reduction_length: int
+    absolute_norms: dict[str, float]
 
     @property
     def gradient_norm(self) -> float:
         """L2 norm of all parameter gradients together."""
         return math.sqrt(sum(float(g.square().sum()) for g in self.gradients.values()))
+
+
+_KEYS = "all keys"
 
 
 def unsplit(case: Case) -> Answer:
@@ -40,7 +45,9 @@ def unsplit(case: Case) -> Answer:
     torch.autograd.backward(output, case.upstream().double())
     sizes = [x.shape[:-1].numel(), *(max(shape) for shape in case.shapes.values()), case.input_shape[-1]]
     gradients = {name: p.grad for name, p in params.items() if p.grad is not None}
-    return Answer(output.detach(), x.grad, gradients, max(sizes))
+    terms = gradients.pop(_KEYS, None)
+    absolute = {} if terms is None else {"k.bias": float(terms.abs().sum(dim=(0, 1)).norm())}
+    return Answer(output.detach(), x.grad, gradients, max(sizes), absolute)
 
 
 def _linear(case: Case, params: dict[str, Tensor], x: Tensor) -> Tensor:
@@ -72,6 +79,8 @@ def _attention(case: Case, params: dict[str, Tensor], x: Tensor) -> Tensor:
     """Head by head, token by token where it matters: no broadcasting to get wrong."""
     q_heads, kv_heads = case.options["q_heads"], case.options["kv_heads"]
     q, k, v = (_affine(params, name, x) for name in "qkv")
+    k.retain_grad()
+    params[_KEYS] = k
     width = q.shape[-1] // q_heads
     tokens = x.shape[1]
     visible = torch.tril(torch.ones(tokens, tokens, dtype=torch.bool))
