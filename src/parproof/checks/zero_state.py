@@ -70,8 +70,9 @@ def assert_owned(by_rank: Sequence[Pieces], sizes: Mapping[str, int], *, what: s
                         f" of its {sizes[name]} elements"
                     )
             mine = _coverage([parts], sizes[name])
-            if max(mine, default=0) > 1:
-                raise AssertionError(f"{where}: {what} of {name}: element {mine.index(2)} is held twice here")
+            twice = next((i for i, count in enumerate(mine) if count > 1), None)
+            if twice is not None:
+                raise AssertionError(f"{where}: {what} of {name}: element {twice} is held twice here")
     for name, numel in sizes.items():
         counts = _coverage([pieces.get(name, ()) for pieces in by_rank], numel)
         wrong = [i for i, count in enumerate(counts) if count != copies]
