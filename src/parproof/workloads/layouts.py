@@ -39,7 +39,7 @@ class Move:
         """This rank's share of a tensor that is still to be summed; all different, sum = whole."""
         whole = self.whole()
         shares = [whole * (r + 2) - r * 11 for r in range(ranks - 1)]
-        shares.append(whole - sum(shares))  # type: ignore[arg-type]
+        shares.append(whole - sum(shares))
         return laid_out(shares[rank], self.memory)
 
 
