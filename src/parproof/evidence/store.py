@@ -104,6 +104,7 @@ class EvidenceStore:
                 for p in files
             },
         }
+        manifest["digest"] = canonical.digest(manifest)
         target = self._partial / MANIFEST
         with target.open("w", encoding="utf-8") as file:
             file.write(canonical.dumps(manifest) + "\n")

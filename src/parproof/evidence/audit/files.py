@@ -16,6 +16,9 @@ FILES = declare(
     "Every file is in the manifest with its size and sha256, no other file is there, and none is a link.",
     "files-bound",
 )
+MANIFEST_BOUND = declare(
+    "manifest-bound", "The manifest carries its own digest and is in canonical form.", "manifest-bound"
+)
 CLOCK = declare("clock-forward", "A run ends after it has started.", "clock-forward")
 
 
@@ -42,6 +45,16 @@ def check_files(directory: Path, manifest: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(FILES, name, f"{bound['bytes']} bytes", f"{path.stat().st_size} bytes")
         elif canonical.file_digest(path) != bound["sha256"]:
             yield Finding(FILES, name, f"sha256 {bound['sha256'][:12]}", canonical.file_digest(path)[:12])
+
+
+def check_manifest(directory: Path, manifest: dict[str, Any]) -> Iterator[Finding]:
+    """The manifest binds itself too: its digest, and the one byte form that has it."""
+    rest = {name: value for name, value in manifest.items() if name != "digest"}
+    if manifest["digest"] != canonical.digest(rest):
+        claimed = f"digest {manifest['digest'][:12]}"
+        yield Finding(MANIFEST_BOUND, MANIFEST, claimed, canonical.digest(rest)[:12])
+    elif (directory / MANIFEST).read_bytes() != (canonical.dumps(manifest) + "\n").encode():
+        yield Finding(MANIFEST_BOUND, MANIFEST, "the canonical form", "other bytes of the same meaning")
 
 
 def check_clock(manifest: dict[str, Any]) -> Iterator[Finding]:

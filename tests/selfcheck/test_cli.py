@@ -1,0 +1,76 @@
+"""The command line answers with its exit status and one clear line, never with a traceback."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from parproof import hardware, registry
+from parproof.cli import main
+from parproof.mutants import catalogue
+
+pytestmark = pytest.mark.selfcheck
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "evidence"
+
+
+def test_status_derives_states_from_tests_and_evidence(capsys):
+    """planned, implemented, and the level that the evidence reached."""
+    assert main(["status", "--evidence", str(FIXTURES / "good"), "--json"]) == 0
+    states = {row["id"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["PAR-NCCL-COLLECTIVE"] == "cpu_process_group: 3 ok, 1 failed, 1 skipped"
+    assert states["PAR-ZERO-STATE"] == "implemented, no evidence given"
+    assert states["PAR-TRAINING-STATE"] == "planned"
+
+
+def test_evidence_that_does_not_pass_its_audit_supports_no_state(capsys):
+    """A typed level must not reach the table."""
+    main(["status", "--evidence", str(FIXTURES / "bad" / "level-computed"), "--json"])
+    states = {row["id"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["PAR-NCCL-COLLECTIVE"] == "evidence does not pass its audit"
+
+
+@pytest.mark.parametrize(("lang", "heading"), [("en", "| experiment |"), ("zh", "| 实验 ID |")])
+def test_status_prints_the_asset_table_in_both_languages(lang, heading, capsys):
+    """One row an experiment."""
+    assert main(["status", "--lang", lang]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(heading)
+    assert printed.count("\n| PAR-") == len(registry.load().experiments)
+
+
+def test_audit_prints_findings_and_ends_with_their_number(capsys):
+    """0 clean, 1 findings, 2 unusable."""
+    assert main(["audit", str(FIXTURES / "good")]) == 0
+    assert "0 findings" in capsys.readouterr().out
+    assert main(["audit", str(FIXTURES / "bad" / "level-computed"), "--json"]) == 1
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["rule"] == "level-computed"
+    assert main(["audit", str(FIXTURES / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_faults_lists_every_mutant(capsys):
+    """With the lie and whose fault it was modelled on."""
+    assert main(["faults", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(catalogue())
+
+
+def test_preflight_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
+    """Two GPUs, on a machine without any."""
+    monkeypatch.setattr(hardware, "num_cuda_gpus", lambda: 0)
+    assert main(["preflight", "--profile", "PAR-CPU"]) == 0
+    assert main(["preflight", "--profile", "PAR-CUDA-MECHANISM"]) == 1
+    printed = capsys.readouterr().out
+    assert "FAIL lane cuda2: requires 2 CUDA GPUs" in printed
+    assert "found 0" in printed
+    assert main(["preflight", "--profile", "PAR-NONE"]) == 2
+    assert "PAR-CPU" in capsys.readouterr().err
+
+
+def test_a_reader_who_has_seen_enough_gets_no_traceback():
+    """`parproof audit --rules | head -1`."""
+    command = f"{sys.executable} -m parproof audit --rules | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
