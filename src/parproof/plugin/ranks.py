@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +76,8 @@ class RunnableRanks:
     def run(self, program: Callable[..., Any], *arguments: Any, **keywords: Any) -> Run:
         """Run `program(ctx, *arguments, **keywords)` on every rank. See RankPool.run for the errors."""
         __tracebackhide__ = True
+        # Loading torch for the first ranks takes seconds: they count against the test's time, not the program's.
+        self.pool.start(self.ranks.deadline_left_s())
         left = self.ranks.deadline_left_s()
         deadline = left if self.deadline_s is None else min(self.deadline_s, left)
         run = self.pool.run(program, *arguments, deadline_s=deadline, keywords=keywords, **self.options)
@@ -85,7 +90,7 @@ def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
     """Start (or re-use) ranks: see Ranks."""
     config = request.config
     started = request.node.stash.get(_STARTED, time.monotonic())
-    timeout_s = _timeout_of(request.node)
+    timeout_s = timeout_of(request.node)
     explicit = config.getoption("--parproof-deadline")
 
     def left() -> float:
@@ -97,18 +102,21 @@ def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
         margin = min(5.0, 0.25 * timeout_s)
         return float(max(0.1, timeout_s - margin - (time.monotonic() - started)))
 
-    fixture = Ranks(_shelf(config), lane, config, left)
+    shelf = _shelf(config)
+    fixture = Ranks(shelf, lane, config, left)
     request.node.stash[RANKS] = fixture
     yield fixture
+    _warn_of_losses(config, shelf, request.node.nodeid)
 
 
 RANKS: pytest.StashKey[Ranks] = pytest.StashKey()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Note when the test's own timeout started to count."""
     item.stash[_STARTED] = time.monotonic()
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -148,17 +156,45 @@ def _shelf(config: pytest.Config) -> PoolShelf:
     if _SHELF not in config.stash:
         from parproof.ranks.shelf import PoolShelf
 
-        config.stash[_SHELF] = PoolShelf()
+        config.stash[_SHELF] = PoolShelf(lambda: _say_that_torch_loads(config))
     return config.stash[_SHELF]
 
 
-def _timeout_of(item: pytest.Item) -> float | None:
-    """Seconds pytest-timeout gives this test; None without it."""
+def _say_that_torch_loads(config: pytest.Config) -> None:
+    """With -v only: it happens once a session and takes seconds in which nothing else is seen."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if reporter is None or config.get_verbosity() < 1:
+        return
+    with capture.global_and_fixture_disabled() if capture else nullcontext():
+        reporter.write_line("")
+        reporter.write_line("parproof: loading torch for the ranks, once a session …")
+
+
+def _warn_of_losses(config: pytest.Config, shelf: PoolShelf, nodeid: str) -> None:
+    """A rank that died between two tests was replaced. Said, but not held against the test that found it."""
+    for loss in shelf.losses():
+        message = warnings.WarningMessage(
+            pytest.PytestWarning(f"{loss}; it was replaced"), pytest.PytestWarning, __file__, 0
+        )
+        config.hook.pytest_warning_recorded.call_historic(
+            kwargs={"warning_message": message, "when": "runtest", "nodeid": nodeid, "location": None}
+        )
+
+
+def timeout_of(item: pytest.Item) -> float | None:
+    """Seconds pytest-timeout gives this test, found in its order: marker, option, environment, ini file.
+
+    None without the plugin; 0 means no limit, as it does there.
+    """
+    config = item.config
+    if not config.pluginmanager.hasplugin("timeout"):
+        return None
     marker = item.get_closest_marker("timeout")
+    found = None
     if marker is not None:
-        raw = marker.kwargs.get("timeout", marker.args[0] if marker.args else None)
-    elif item.config.pluginmanager.hasplugin("timeout"):
-        raw = item.config.getvalue("timeout") or item.config.getini("timeout")
-    else:
-        raw = None
-    return float(raw) if raw else None
+        found = marker.kwargs.get("timeout", marker.args[0] if marker.args else None)
+    for source in (config.getvalue("timeout"), os.environ.get("PYTEST_TIMEOUT"), config.getini("timeout")):
+        if found is None and source not in (None, ""):
+            found = source
+    return float(found) if found is not None else None

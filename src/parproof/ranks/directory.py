@@ -8,7 +8,8 @@ import os
 import shutil
 import tempfile
 
-_PREFIX = "parproof-ranks-"
+PREFIX = "parproof-ranks-"
+_LOCK = "lock"
 
 
 class PrivateDirectory:
@@ -16,9 +17,12 @@ class PrivateDirectory:
 
     def __init__(self) -> None:
         _sweep()
-        self.path = tempfile.mkdtemp(prefix=_PREFIX)
-        self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        self.path = tempfile.mkdtemp(prefix=PREFIX)
+        # The name appears only when the lock is held, so that no other session sees it free.
+        fresh = os.path.join(self.path, f"{_LOCK}.new")
+        self._lock = os.open(fresh, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.rename(fresh, os.path.join(self.path, _LOCK))
 
     def remove(self) -> None:
         """Delete it with all it holds."""
@@ -31,13 +35,13 @@ def _sweep() -> None:
     root = tempfile.gettempdir()
     with contextlib.suppress(OSError):
         for name in os.listdir(root):
-            if name.startswith(_PREFIX):
+            if name.startswith(PREFIX):
                 _remove_if_abandoned(os.path.join(root, name))
 
 
 def _remove_if_abandoned(path: str) -> None:
     try:
-        lock = os.open(os.path.join(path, "lock"), os.O_RDWR)
+        lock = os.open(os.path.join(path, _LOCK), os.O_RDWR)
     except OSError:
         return
     try:

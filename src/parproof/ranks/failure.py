@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -10,35 +11,37 @@ from dataclasses import dataclass
 class RankProblem:
     """What went wrong with one rank.
 
-    kind  raised | died | silent | skipped_alone | mismatch | leftover
+    kind     raised | died | silent (hangs outside torch) | waits (for others) | absent (never joined a call that
+             others wait in) | skipped_alone | mismatch
+    aspect   of a mismatch: operation, reduce op, root, dtype, form, shape, split, participation, message size …
     """
 
     rank: int
     kind: str
     summary: str
     detail: str = ""
-    at_s: float = 0.0
+    aspect: str = ""
 
 
 class RankFailure(AssertionError):
     """At least one rank did not do its part. The first problem is the most likely cause."""
 
-    def __init__(self, program: str, world_size: int, problems: list[RankProblem], context: str = "") -> None:
+    def __init__(self, program: str, world_size: int, problems: list[RankProblem]) -> None:
         self.program = program
         self.world_size = world_size
         self.problems = problems
-        self.context = context
-        super().__init__(self._text())
+        super().__init__(program, world_size, problems)
 
-    def _text(self) -> str:
+    def __str__(self) -> str:
         first, *others = self.problems
         lines = [f"rank {first.rank} of {self.world_size}: {first.summary} [{self.program}]"]
         lines += [f"  rank {p.rank} of {self.world_size}: {p.summary}" for p in others]
+        by_detail: dict[str, list[int]] = {}
         for problem in self.problems:
-            if problem.detail:
-                lines += ["", f"--- rank {problem.rank} of {self.world_size} ---", problem.detail.rstrip()]
-        if self.context:
-            lines += ["", self.context]
+            if problem.detail.strip():
+                by_detail.setdefault(problem.detail.rstrip(), []).append(problem.rank)
+        for detail, ranks in by_detail.items():
+            lines += ["", f"--- {rank_words(ranks)} of {self.world_size} ---", detail]
         return "\n".join(lines)
 
     def of(self, rank: int) -> list[RankProblem]:
@@ -52,6 +55,12 @@ class RankFailure(AssertionError):
         for problem in self.problems:
             found.setdefault(problem.rank, problem.kind)
         return found
+
+
+def rank_words(ranks: Iterable[int]) -> str:
+    """«rank 1» or «ranks 0, 2»."""
+    numbers = sorted(ranks)
+    return f"rank{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 class RankSkip(Exception):

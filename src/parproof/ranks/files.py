@@ -1,22 +1,37 @@
 """The files of one rank in its pool's private directory: journal, stacks, output.
 
-They are files, not messages, because they must be readable after the rank was killed.
+They are files, not messages, because they must be readable after the rank was killed. Each holds one job only.
 """
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import json
 import os
 import signal
 import sys
+import threading
+from dataclasses import dataclass
 
 from parproof.ledger.rows import Row
+
+STACK_SIGNALS = (signal.SIGUSR1, getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 3) - 3)
+"""A rank answers each with its stacks; the second is for programs that took the first for themselves."""
 
 _TAIL_BYTES = 64 * 1024
 
 
+@dataclass(frozen=True)
+class Journal:
+    """The calls of a job as far as it got, and the id of the rank's main thread in stack dumps."""
+
+    rows: tuple[Row, ...] = ()
+    main_thread: int = 0
+
+
 class RankFiles:
-    """Paths and readers; `take_over_this_process` is called inside the rank only."""
+    """Paths, and how the pool reads them."""
 
     def __init__(self, directory: str, rank: int) -> None:
         stem = os.path.join(directory, f"rank{rank}")
@@ -25,56 +40,82 @@ class RankFiles:
         self.stdout = stem + ".out"
         self.stderr = stem + ".err"
 
-    def take_over_this_process(self) -> int:
-        """Send this process's output and stack dumps to the files; returns the journal's descriptor."""
-        for path, stream in ((self.stdout, sys.stdout), (self.stderr, sys.stderr)):
-            stream.flush()
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            os.dup2(fd, 1 if path == self.stdout else 2)
-            os.close(fd)
-        sys.stdout = open(1, "w", closefd=False, buffering=1)  # noqa: SIM115 - lives as long as the process
-        sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
-        stacks = open(self.stacks, "w")  # noqa: SIM115
-        faulthandler.enable(stacks)
-        faulthandler.register(signal.SIGUSR1, stacks, all_threads=True, chain=False)
-        return os.open(self.journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-
     def read_stacks(self) -> str:
-        """What faulthandler wrote: on SIGUSR1, or when the process received a fatal signal."""
+        """What faulthandler wrote: on a signal, or when the process received a fatal one."""
         return _read_tail(self.stacks)
 
-    def read_journal(self) -> list[Row]:
-        """The calls of the current job, also those of a rank that is dead. A torn last line is dropped."""
+    def read_journal(self, job: int) -> Journal:
+        """The calls of a job, also those of a rank that is dead. A torn last line is dropped.
+
+        Empty when the rank has not begun the job: what lies there then belongs to the job before.
+        """
+        first, *lines = _read_tail(self.journal, limit=None).splitlines() or [""]
+        try:
+            header = json.loads(first)
+        except ValueError:
+            return Journal()
+        if header.get("job") != job:
+            return Journal()
         rows = []
-        for line in _read_tail(self.journal, limit=None).splitlines():
+        for line in lines:
             try:
                 rows.append(Row.from_json(line))
-            except ValueError:
+            except (ValueError, KeyError):
                 break
-        return rows
+        return Journal(tuple(rows), header["main_thread"])
 
-    def read_output(self, since: tuple[int, int] = (0, 0)) -> tuple[str, str]:
-        """(stdout, stderr) written after the two offsets."""
-        return _read_tail(self.stdout, since[0]), _read_tail(self.stderr, since[1])
+    def journal_size(self) -> int:
+        """Bytes written so far: while it does not grow, the rank makes no new calls."""
+        try:
+            return os.stat(self.journal).st_size
+        except FileNotFoundError:
+            return 0
 
-    def output_sizes(self) -> tuple[int, int]:
-        """Offsets to pass to read_output later."""
-        return _size(self.stdout), _size(self.stderr)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return 0
+    def read_output(self) -> tuple[str, str]:
+        """(stdout, stderr) of the last job, or the end of them when they are long."""
+        return _read_tail(self.stdout), _read_tail(self.stderr)
 
 
-def _read_tail(path: str, start: int = 0, limit: int | None = _TAIL_BYTES) -> str:
+class OwnFiles:
+    """The same files inside the rank, which writes to them."""
+
+    def __init__(self, paths: RankFiles) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self.journal_fd = os.open(paths.journal, flags, 0o600)
+        self._stacks = open(paths.stacks, "a")  # noqa: SIM115 - lives as long as the process
+        self._output = {1: os.open(paths.stdout, flags, 0o600), 2: os.open(paths.stderr, flags, 0o600)}
+
+    def begin(self, job: int) -> None:
+        """Take over this process's output and stack dumps, whatever the job before did to them; start empty."""
+        self.flush()
+        for fd, own in self._output.items():
+            os.ftruncate(own, 0)
+            os.dup2(own, fd)
+        sys.stdout = open(1, "w", closefd=False, buffering=1)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False, buffering=1)  # noqa: SIM115
+        os.ftruncate(self._stacks.fileno(), 0)
+        faulthandler.enable(self._stacks)
+        for number in STACK_SIGNALS:
+            # A handler that the program put in its place stays there unless ours is taken out first.
+            faulthandler.unregister(number)
+            faulthandler.register(number, self._stacks, all_threads=True, chain=False)
+        os.ftruncate(self.journal_fd, 0)
+        header = {"job": job, "main_thread": threading.main_thread().ident}
+        os.write(self.journal_fd, json.dumps(header).encode() + b"\n")
+
+    @staticmethod
+    def flush() -> None:
+        """A program may have closed or replaced the streams."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+
+def _read_tail(path: str, limit: int | None = _TAIL_BYTES) -> str:
     try:
         with open(path, "rb") as file:
             if limit is not None:
-                start = max(start, _size(path) - limit)
-            file.seek(start)
+                file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""

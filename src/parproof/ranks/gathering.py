@@ -1,81 +1,106 @@
-"""Start rank servers and wait until each has connected and said who it is."""
+"""Start rank servers and wait until each has connected, proved that it knows the key, and said who it is."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import secrets
+import socket
 import threading
 import time
-from multiprocessing.connection import Client, Connection, Listener, wait
+from collections.abc import Callable
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
 from parproof.ranks import protocol
 from parproof.ranks.failure import RankFailure, RankProblem, exit_words
 from parproof.ranks.launch import Launcher, RankProcess
 
+HANDSHAKE_S = 5.0
+STALL_S = 20.0
+
+_Arrivals = queue.SimpleQueue[tuple[protocol.Hello, Connection]]
+
 
 def accept_ranks(
-    launcher: Launcher, world_size: int, directory: str, timeout_s: float
-) -> tuple[list[RankProcess], list[Connection], list[str]]:
-    """(processes, connections, host names as the ranks saw them), by slot. The channel is a Unix socket with a fresh key, so no port is taken."""
+    launcher: Launcher, world_size: int, directory: str, timeout_s: float, waiting: Callable[[], None]
+) -> tuple[list[RankProcess], list[Connection]]:
+    """(processes, connections), by slot. `waiting` is called now and then while nothing happens.
+
+    Each caller is heard in a thread of its own: one that does not know the key, or says nothing, takes no rank's
+    place and holds nobody up.
+    """
     authkey = secrets.token_bytes(32)
-    address = os.path.join(directory, "pool")
-    arrivals: queue.Queue[tuple[protocol.Hello, Connection]] = queue.Queue()
-    with Listener(address, "AF_UNIX", backlog=world_size, authkey=authkey) as listener:
-        acceptor = threading.Thread(target=_accept, args=(listener, world_size, arrivals), daemon=True)
-        acceptor.start()
-        processes = [launcher.start(slot, address, authkey) for slot in range(world_size)]
-        try:
-            connections, hostnames = _wait_for(processes, arrivals, timeout_s)
-        except BaseException:
-            for process in processes:
-                process.kill()
-            raise
-        finally:
-            _release(acceptor, address, authkey)
-    return processes, connections, hostnames
-
-
-def _accept(listener: Listener, count: int, arrivals: Any) -> None:
-    for _ in range(count):
-        with contextlib.suppress(Exception):
-            connection = listener.accept()
-            arrivals.put((protocol.receive(connection), connection))
-
-
-def _wait_for(
-    processes: list[RankProcess], arrivals: Any, timeout_s: float
-) -> tuple[list[Connection], list[str]]:
+    listener, address = launcher.listen(directory, world_size)
+    arrivals: _Arrivals = queue.SimpleQueue()
+    processes: list[RankProcess] = []
     connections: dict[int, Connection] = {}
-    hostnames: dict[int, str] = {}
-    end = time.monotonic() + timeout_s
-    while len(connections) < len(processes):
-        try:
-            hello, connection = arrivals.get(timeout=0.05)
-            connections[hello.slot] = connection
-            hostnames[hello.slot] = hello.hostname
-            continue
-        except queue.Empty:
-            pass
-        missing = [slot for slot in range(len(processes)) if slot not in connections]
-        dead = [slot for slot in missing if wait([processes[slot].sentinel], timeout=0)]
-        if dead or time.monotonic() > end:
-            problems = [
-                RankProblem(slot, "died", f"{exit_words(processes[slot].exitcode())} while it was starting")
-                for slot in dead
-            ] or [
-                RankProblem(slot, "silent", f"did not connect within {timeout_s:.0f} s") for slot in missing
-            ]
-            raise RankFailure("start of the rank pool", len(processes), problems)
-    slots = range(len(processes))
-    return [connections[slot] for slot in slots], [hostnames[slot] for slot in slots]
+    try:
+        for slot in range(world_size):
+            processes.append(launcher.start(slot, address, authkey))
+        end = time.monotonic() + timeout_s
+        while len(connections) < world_size:
+            missing = [slot for slot in range(world_size) if slot not in connections]
+            _hear(listener, [processes[slot].sentinel for slot in missing], authkey, arrivals)
+            _seat(arrivals, connections, world_size)
+            _check_start(processes, [slot for slot in missing if slot not in connections], end, timeout_s)
+            waiting()
+    except BaseException:
+        for process in processes:
+            process.kill()
+        for connection in connections.values():
+            connection.close()
+        raise
+    finally:
+        listener.close()
+    return processes, [connections[slot] for slot in range(world_size)]
 
 
-def _release(acceptor: threading.Thread, address: str, authkey: bytes) -> None:
-    """An accept that still waits for a rank that never came is woken by connections of our own."""
-    while acceptor.is_alive():
-        with contextlib.suppress(Exception):
-            Client(address, authkey=authkey).close()
-        acceptor.join(0.05)
+def _hear(listener: socket.socket, sentinels: list[int], authkey: bytes, arrivals: _Arrivals) -> None:
+    """Give whoever calls a thread of its own."""
+    ready = wait([listener, *sentinels], timeout=0.005 if arrivals.empty() else 0)
+    if listener in ready:
+        caller, _ = listener.accept()
+        thread = threading.Thread(target=_handshake, args=(caller, authkey, arrivals), daemon=True)
+        thread.start()
+
+
+def _handshake(caller: socket.socket, authkey: bytes, arrivals: _Arrivals) -> None:
+    connection = Connection(caller.detach())
+    try:
+        protocol.tune(connection, stall_s=HANDSHAKE_S)
+        deliver_challenge(connection, authkey)
+        answer_challenge(connection, authkey)
+        hello = protocol.receive(connection)
+        protocol.tune(connection, stall_s=STALL_S)
+    except Exception:
+        connection.close()
+    else:
+        arrivals.put((hello, connection))
+
+
+def _seat(arrivals: _Arrivals, connections: dict[int, Connection], world_size: int) -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            hello, connection = arrivals.get_nowait()
+            if hello.slot in connections or not 0 <= hello.slot < world_size:
+                connection.close()
+            else:
+                connections[hello.slot] = connection
+
+
+def _check_start(processes: list[RankProcess], missing: list[int], end: float, timeout_s: float) -> None:
+    sentinels: dict[Any, int] = {processes[slot].sentinel: slot for slot in missing}
+    dead = sorted(sentinels[s] for s in wait(list(sentinels), timeout=0)) if sentinels else []
+    problems = [
+        RankProblem(slot, "died", f"{exit_words(processes[slot].exitcode())} while it was starting")
+        for slot in dead
+    ]
+    if missing and time.monotonic() > end:
+        problems += [
+            RankProblem(slot, "silent", f"did not connect within {timeout_s:.0f} s")
+            for slot in missing
+            if slot not in dead
+        ]
+    if problems:
+        raise RankFailure("start of the rank pool", len(processes), problems)

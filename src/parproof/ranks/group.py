@@ -11,29 +11,39 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import DebugLevel, set_debug_level
 
 from parproof.ranks.context import RankContext
 from parproof.ranks.protocol import Assignment, GroupState, Job
+from parproof.ranks.rendezvous import open_store
 
 if TYPE_CHECKING:
     from parproof.ledger.recorder import Recorder
 
 
 class DefaultGroup:
-    """Sets the process up for its rank and owns torch's default group."""
+    """Sets the process up for its rank and owns torch's default group.
+
+    num_threads   intra-op threads a rank computes with, or None to leave torch's own choice
+    """
 
     def __init__(self, assignment: Assignment) -> None:
         self._me = assignment
+        self._made: Any = None
+        self._timeout = datetime.timedelta(seconds=assignment.group_timeout_s)
         self._sequence_before: dict[str, int] = {}
+        self.num_threads: int | None = None
         os.environ.update(
             RANK=str(assignment.rank),
             WORLD_SIZE=str(assignment.world_size),
             LOCAL_RANK=str(assignment.local_rank),
             LOCAL_WORLD_SIZE=str(assignment.local_world_size),
         )
+        if assignment.visible_devices is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = assignment.visible_devices
         if assignment.device == "cpu":
             # Two spinning intra-op threads a rank are 3-10x slower than one on shared cores.
-            torch.set_num_threads(1)
+            self.num_threads = 1
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
             self.device = torch.device("cpu")
         else:
@@ -44,10 +54,17 @@ class DefaultGroup:
         """The rank's view for one job, with a default group that carries nothing from earlier jobs."""
         if job.rendezvous is not None:
             self.tear_down()
-            self._initialise(job)
-        _reset_torch_state()
-        group = dist.group.WORLD
+            self._initialise(job, job.rendezvous)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self.device)
+        group: Any = dist.group.WORLD
+        self._made = group
         assert group is not None
+        # A program may have changed these on a group that is otherwise clean.
+        set_debug_level(_debug_level(job))
+        dist.distributed_c10d._set_pg_timeout(self._timeout, group)
         self._sequence_before = {group.group_name: group._get_sequence_number_for_group()}
         me = self._me
         return RankContext(
@@ -62,18 +79,22 @@ class DefaultGroup:
             recorder=recorder,
         )
 
-    def _initialise(self, job: Job) -> None:
-        level = dist.DebugLevel.DETAIL if job.debug_detail else dist.DebugLevel.OFF
-        dist.set_debug_level(level)
-        assert job.rendezvous is not None
+    def _initialise(self, job: Job, rendezvous: str) -> None:
+        set_debug_level(_debug_level(job))
         dist.init_process_group(
             self._me.backend,
-            store=dist.FileStore(job.rendezvous, self._me.world_size),
+            store=open_store(rendezvous, self._me.world_size),
             rank=self._me.rank,
             world_size=self._me.world_size,
-            timeout=datetime.timedelta(seconds=self._me.group_timeout_s),
+            timeout=self._timeout,
+            # Binds the communicator to its GPU and makes it now, so that a rank without one fails here by name.
             device_id=None if self.device.type == "cpu" else self.device,
         )
+
+    def finish_device_work(self) -> None:
+        """Kernels and NCCL calls run behind the program: their errors belong to it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def state_after(
         self, recorder: Recorder | None, *, failed: bool
@@ -84,7 +105,7 @@ class DefaultGroup:
         world = dist.distributed_c10d._world
         states = tuple(self._state(group, recorder) for group in world.pg_map)
         in_flight = recorder.in_flight() if recorder else ()
-        alone = len(states) == 1
+        alone = len(states) == 1 and dist.group.WORLD is self._made
         return states, in_flight, alone and not in_flight and recorder is not None
 
     def _state(self, group: Any, recorder: Recorder | None) -> GroupState:
@@ -99,6 +120,7 @@ class DefaultGroup:
 
     def tear_down(self) -> None:
         """Close every group at once, so that peers that wait on this rank fail in milliseconds."""
+        self._made = None
         if not dist.is_initialized():
             return
         gc.collect()
@@ -109,9 +131,5 @@ class DefaultGroup:
             dist.destroy_process_group()
 
 
-def _reset_torch_state() -> None:
-    """What a program may have left switched on must not reach the next one."""
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float32)
-    torch.set_grad_enabled(True)
-    torch.use_deterministic_algorithms(False)
+def _debug_level(job: Job) -> DebugLevel:
+    return DebugLevel.DETAIL if job.debug_detail else DebugLevel.OFF

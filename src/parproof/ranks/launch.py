@@ -1,33 +1,17 @@
-"""Starting rank servers. A launcher only has to get `server.main` running somewhere; the pool does the rest."""
+"""What the pool asks of a launcher: start rank servers, and say how they can be reached."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import socket
 from typing import Any, Protocol
 
-PRELOAD = (
-    "torch",
-    "torch.distributed",
-    "torch._dynamo",
-    "torch.distributed.tensor",
-    "torch.distributed.tensor.parallel",
-    "torch.distributed.tensor.experimental",
-    "torch.distributed.fsdp",
-    "torch.distributed.pipelining",
-    "torch.distributed.checkpoint",
-    "torch.distributed.checkpoint.state_dict",
-    "torch.distributed.optim",
-    "torch.distributed._functional_collectives",
-    "numpy",
-    "pytest",
-    "parproof.ranks.server",
-    "parproof.ranks.group",
-    "parproof.ledger.recorder",
-)
-_RANK_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+from parproof.ranks import orphans
+from parproof.ranks.rendezvous import FileRendezvous, Rendezvous, TcpRendezvous
+
+_PATH_LIMIT = 100  # bytes of a Unix socket's path that every system takes
 
 
 class RankProcess(Protocol):
@@ -50,76 +34,75 @@ class RankProcess(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts rank servers that connect to `address`."""
+    """Starts rank servers that connect to `address` and know the key.
+
+    hosts_are_real      False when it emulates hosts
+    shares_this_host    ranks see this machine's files, and its working directory and environment mean something
+    """
 
     name: str
     hosts_are_real: bool
+    shares_this_host: bool
 
     def start(self, slot: int, address: Any, authkey: bytes) -> RankProcess:
         """Start one; returns at once."""
 
+    def listen(self, directory: str, backlog: int) -> tuple[socket.socket, Any]:
+        """A listening socket that its ranks can reach, and its address."""
 
-class LocalLauncher:
-    """Forks ranks from a forkserver that has torch loaded: 0.1 s for a pair instead of seconds."""
+    def rendezvous(self, directory: str) -> Rendezvous:
+        """Where its ranks can meet."""
 
-    name = "local"
+    def sweep(self) -> None:
+        """End what outlived its rank; called after failures and at the end."""
+
+
+class OneHost:
+    """Ranks on this machine: a Unix socket and files in the pool's directory, so no port is taken."""
+
     hosts_are_real = True
+    shares_this_host = True
 
-    def __init__(self) -> None:
-        import torch.multiprocessing
+    def listen(self, directory: str, backlog: int) -> tuple[socket.socket, Any]:
+        """In the directory, which only this user may enter; without a file where its path would be too long."""
+        path = os.path.join(directory, "pool")
+        address = path if len(os.fsencode(path)) < _PATH_LIMIT else f"\0{os.path.basename(directory)}"
+        return _listening(socket.AF_UNIX, address, backlog)
 
-        self._context = torch.multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(list(PRELOAD))
-
-    def start(self, slot: int, address: Any, authkey: bytes) -> RankProcess:
-        """Start one rank server on this machine."""
-        from parproof.ranks import server
-
-        process = self._context.Process(
-            target=server.main, args=(slot, address, authkey), daemon=True, name=f"rank-slot-{slot}"
-        )
-        with _environment(_RANK_ENVIRONMENT):
-            process.start()
-        return _LocalProcess(process)
+    def rendezvous(self, directory: str) -> Rendezvous:
+        """Files."""
+        return FileRendezvous(directory)
 
 
-class _LocalProcess:
-    def __init__(self, process: Any) -> None:
-        self._process = process
-        self.pid: int = process.pid
+class Network:
+    """Ranks that reach this machine by one of its addresses, on ports that the system chooses."""
 
-    @property
-    def sentinel(self) -> int:
-        return int(self._process.sentinel)
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._host = host
 
-    def exitcode(self) -> int | None:
-        code: int | None = self._process.exitcode
-        return code
+    def listen(self, directory: str, backlog: int) -> tuple[socket.socket, Any]:
+        """On this machine's address only; the key keeps others out."""
+        return _listening(socket.AF_INET, (self._host, 0), backlog)
 
-    def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        # The rank leads a session of its own, so what it started goes with it.
-        try:
-            os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            self.signal(signal.SIGKILL)
-        self._process.join(5)
-        self._process.close()
+    def rendezvous(self, directory: str) -> Rendezvous:
+        """A store that the pool holds."""
+        return TcpRendezvous(self._host)
 
 
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set variables for the moment in which the forkserver may start and read them."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+def _listening(family: socket.AddressFamily, address: Any, backlog: int) -> tuple[socket.socket, Any]:
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        listener.bind(address)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener, listener.getsockname() if family == socket.AF_INET else address
+
+
+def kill_with_family(pid: int, *, is_alive: bool) -> None:
+    """End a rank server of this machine and what it started. The group goes at once, the rest is looked for."""
+    if is_alive:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+    orphans.kill_tree(pid)

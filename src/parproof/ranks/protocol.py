@@ -7,6 +7,8 @@ a tensor that travels by file descriptor outlives a killed rank in /dev/shm.
 from __future__ import annotations
 
 import pickle
+import socket
+import struct
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -25,7 +27,10 @@ class Hello:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The identity a rank server takes on, once, before its first job."""
+    """The identity a rank server takes on, once, before its first job.
+
+    visible_devices   value of CUDA_VISIBLE_DEVICES for this rank, or None to leave it as it is
+    """
 
     rank: int
     world_size: int
@@ -36,6 +41,16 @@ class Assignment:
     device: str
     directory: str
     group_timeout_s: float
+    visible_devices: str | None = None
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a rank program may expect to find as in the pytest process, where both are on one machine."""
+
+    working_directory: str
+    import_path: tuple[str, ...]
+    environment: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +63,7 @@ class Job:
     rendezvous: str | None
     ledger: bool
     debug_detail: bool
-    subject: str | None = None
+    surroundings: Surroundings | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +100,10 @@ class GroupState:
 
 @dataclass(frozen=True)
 class Report:
-    """What a rank says when a job ended. `value` is a pickle, so a bad value cannot break the channel."""
+    """What a rank says when a job ended. `value` is a pickle, so a bad value cannot break the channel.
+
+    leftovers   threads and processes that the program started and that still run
+    """
 
     job: int
     rank: int
@@ -99,6 +117,7 @@ class Report:
     ended_s: float
     clock_samples: tuple[tuple[str, float], ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    leftovers: tuple[str, ...] = ()
 
 
 def send(connection: Connection, message: object) -> None:
@@ -109,3 +128,16 @@ def send(connection: Connection, message: object) -> None:
 def receive(connection: Connection) -> Any:
     """Wait for one message. Raises EOFError when the other side is gone."""
     return pickle.loads(connection.recv_bytes())
+
+
+def tune(connection: Connection, *, stall_s: float) -> None:
+    """Small messages leave at once, and one that stalls half-way for `stall_s` is an OSError (0: never)."""
+    with socket.socket(fileno=connection.fileno()) as sock:
+        try:
+            limit = struct.pack("ll", int(stall_s), int(stall_s % 1 * 1e6))
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                sock.setsockopt(socket.SOL_SOCKET, option, limit)
+            if sock.family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        finally:
+            sock.detach()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from parproof.ledger.rows import Row
 from parproof.ledger.sequence import COUNTED_BACKENDS, gap
-from parproof.ranks.protocol import GroupState
+from parproof.ranks.failure import RankFailure, RankProblem
+from parproof.ranks.protocol import GroupState, ProgramRef, Report
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,42 @@ class Run:
     def where(self, rank: int) -> str:
         """How failure texts name a rank."""
         return f"rank {rank} of {self.world_size}"
+
+
+def run_of(
+    program: ProgramRef, reports: list[Report], outputs: list[tuple[str, str]], observation: dict[str, Any]
+) -> Run:
+    """A Run from the ranks' reports. Raises RankFailure for a result that cannot be read back in this process."""
+    made = tuple(
+        RankReport(
+            rank=report.rank,
+            value=_value_of(program, report, len(reports)),
+            rows=report.rows,
+            groups=report.groups,
+            started_s=report.started_s,
+            ended_s=report.ended_s,
+            stdout=out,
+            stderr=err,
+            clock_samples=report.clock_samples,
+            facts=report.facts,
+        )
+        for report, (out, err) in zip(reports, outputs, strict=True)
+    )
+    run = Run(str(program), made, observation)
+    run.observation["ledger_complete"] = run.ledger_complete
+    return run
+
+
+def _value_of(program: ProgramRef, report: Report, world_size: int) -> Any:
+    try:
+        return pickle.loads(report.value or b"")
+    except Exception as exception:
+        summary = (
+            f"its result cannot be read back: {type(exception).__name__}: {exception}; return plain data"
+        )
+        raise RankFailure(
+            str(program), world_size, [RankProblem(report.rank, "raised", summary)]
+        ) from exception
 
 
 def named(values: Sequence[Any]) -> list[tuple[str, Any]]:

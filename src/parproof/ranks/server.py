@@ -1,11 +1,18 @@
-"""A rank server: a process that takes on one rank and runs rank programs until its pool is gone."""
+"""A rank server: a process that takes on one rank and runs rank programs until its pool is gone.
+
+Any launcher only has to get it running: `main` in a forked process, or, wherever Python and torch are,
+
+    python -m parproof.ranks.server --address HOST:PORT --slot N < key
+
+The key (hexadecimal) comes on standard input, or in the variable PARPROOF_AUTHKEY, never on the command line.
+"""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import ctypes
 import gc
-import importlib
-import importlib.util
 import multiprocessing
 import os
 import pickle
@@ -13,35 +20,56 @@ import signal
 import socket
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from multiprocessing.connection import Client, Connection
-from types import ModuleType
 from typing import Any
 
 from parproof.errors import UsageError
-from parproof.ranks import protocol
-from parproof.ranks.files import RankFiles
+from parproof.ranks import protocol, tracebacks
+from parproof.ranks.files import OwnFiles, RankFiles
+from parproof.ranks.hygiene import Hygiene, reset_torch
+from parproof.ranks.programs import ProgramFinder
 from parproof.ranks.protocol import Assignment, ErrorInfo, Job, ProgramRef, Report
+from parproof.ranks.results import pickled
 
+KEY_VARIABLE = "PARPROOF_AUTHKEY"
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def main(slot: int, address: Any, authkey: bytes) -> None:
-    """Connect to the pool, take the identity it assigns, serve. Any launcher only has to call this."""
-    os.setsid()
-    _die_with_parent()
-    # The pool ends its ranks by process group, so a rank may start processes (data loaders) as any program may.
+def main(slot: int, address: Any, authkey: bytes, *, parent: int | None = None) -> None:
+    """Connect to the pool, take the identity it assigns, serve."""
+    with contextlib.suppress(PermissionError):
+        os.setsid()
+    _die_with(os.getppid() if parent is None else parent)
+    _let_the_forkserver_end()
+    # The pool ends what its ranks start, so a rank may start processes (data loaders) as any program may.
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     connection = Client(address, authkey=authkey)
+    protocol.tune(connection, stall_s=0)
     protocol.send(connection, protocol.Hello(slot, os.getpid(), socket.gethostname()))
     RankServer(connection, protocol.receive(connection)).serve()
 
 
-def _die_with_parent() -> None:
+def _die_with(parent: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)  # it died before we asked to be told
+
+
+def _let_the_forkserver_end() -> None:
+    """A rank holds one end of the pipe by which the forkserver sees that nobody needs it. A rank that hangs must
+    not keep it, or both would outlive a pytest process that was killed."""
+    import multiprocessing.forkserver
+
+    own: Any = multiprocessing.forkserver._forkserver
+    if own._forkserver_alive_fd is not None:
+        os.close(own._forkserver_alive_fd)
+        own._forkserver_alive_fd = None
 
 
 class RankServer:
@@ -52,10 +80,10 @@ class RankServer:
 
         self._connection = connection
         self._me = assignment
-        self._files = RankFiles(assignment.directory, assignment.rank)
-        self._journal_fd = self._files.take_over_this_process()
+        self._files = OwnFiles(RankFiles(assignment.directory, assignment.rank))
         self._group = DefaultGroup(assignment)
-        self._modules: dict[str, tuple[int, ModuleType]] = {}
+        self._programs = ProgramFinder()
+        self._hygiene = Hygiene()
         gc.freeze()
 
     def serve(self) -> None:
@@ -67,35 +95,43 @@ class RankServer:
                 job = None
             if job is None:
                 # No destructors: a group whose peers are gone may abort the process at exit.
-                sys.stdout.flush()
-                sys.stderr.flush()
+                self._files.flush()
                 os._exit(0)
             report = self._run(job)
-            protocol.send(self._connection, report)
+            self._send(report)
             if report.error is not None:
                 self._group.tear_down()
+
+    def _send(self, report: Report) -> None:
+        """What a program put into ctx.facts may not be plain data; its report must arrive all the same."""
+        try:
+            protocol.send(self._connection, report)
+        except (pickle.PicklingError, TypeError, AttributeError) as exception:
+            protocol.send(self._connection, replace(report, error=_error_info(exception), facts={}))
 
     def _run(self, job: Job) -> Report:
         from parproof.ledger.recorder import Recorder
 
-        os.ftruncate(self._journal_fd, 0)
-        recorder = Recorder(self._journal_fd) if job.ledger else None
+        self._hygiene.prepare(job.surroundings)
+        self._files.begin(job.number)
+        recorder = Recorder(self._files.journal_fd) if job.ledger else None
         started = time.monotonic()
         value: bytes | None = None
         error: ErrorInfo | None = None
         context = None
         try:
-            program = self._resolve(job.program)
+            reset_torch(self._group.num_threads)
+            program = self._programs.find(job.program)
             context = self._group.context(job, recorder)
             arguments, keywords = pickle.loads(job.arguments)
             with recorder or nullcontext():
                 result = program(context, *arguments, **keywords)
+            self._group.finish_device_work()
             value = _pickled(result, job.program)
         except BaseException as exception:
             error = _error_info(exception)
         ended = time.monotonic()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        self._files.flush()
         groups, in_flight, reusable = self._group.state_after(recorder, failed=error is not None)
         return Report(
             job=job.number,
@@ -110,56 +146,13 @@ class RankServer:
             ended_s=ended,
             clock_samples=tuple(context.clock_samples) if context else (),
             facts=context.facts if context else {},
+            leftovers=self._hygiene.leftovers(),
         )
-
-    def _resolve(self, reference: ProgramRef) -> Callable[..., Any]:
-        found: Any = self._module(reference)
-        for part in reference.qualname.split("."):
-            found = getattr(found, part)
-        return found  # type: ignore[no-any-return]
-
-    def _module(self, reference: ProgramRef) -> ModuleType:
-        """Import by name where the name leads to the same file; else load the file (test modules)."""
-        if reference.path is None:
-            return importlib.import_module(reference.module)
-        if reference.module == "__main__" and "__mp_main__" in sys.modules:
-            # multiprocessing has imported the script under this name, without running its main part.
-            return sys.modules["__mp_main__"]
-        changed = os.stat(reference.path).st_mtime_ns
-        known = self._modules.get(reference.path)
-        if known and known[0] == changed:
-            return known[1]
-        module = None if known else _importable(reference)
-        if module is None:
-            module = _load_file(reference)
-        self._modules[reference.path] = (changed, module)
-        return module
-
-
-def _importable(reference: ProgramRef) -> ModuleType | None:
-    try:
-        spec = importlib.util.find_spec(reference.module)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None or reference.path is None:
-        return None
-    same = os.path.realpath(spec.origin) == os.path.realpath(reference.path)
-    return importlib.import_module(reference.module) if same else None
-
-
-def _load_file(reference: ProgramRef) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(reference.module, str(reference.path))
-    if spec is None or spec.loader is None:
-        raise UsageError(f"cannot load the module of rank program {reference}", where=str(reference.path))
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[reference.module] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def _pickled(value: Any, program: ProgramRef) -> bytes:
     try:
-        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        return pickled(value)
     except Exception as exception:
         raise UsageError(
             f"rank program returned {type(value).__name__}, which cannot be pickled: {exception}",
@@ -174,7 +167,22 @@ def _error_info(exception: BaseException) -> ErrorInfo:
     skip = any(kind.__name__ in ("Skipped", "SkipTest", "RankSkip") for kind in type(exception).__mro__)
     return ErrorInfo(
         type_name=type(exception).__name__,
-        message=str(exception),
-        traceback="".join(traceback.format_exception(exception)),
+        message=tracebacks.message_of(exception),
+        traceback=tracebacks.traceback_of(exception),
         is_skip=skip,
     )
+
+
+def _command_line(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m parproof.ranks.server", description="Serve one rank.")
+    parser.add_argument("--address", required=True, help="HOST:PORT, or the path of a Unix socket")
+    parser.add_argument("--slot", required=True, type=int, help="which place of the pool this rank takes")
+    given = parser.parse_args(arguments)
+    key = os.environ.pop(KEY_VARIABLE, "") or sys.stdin.readline()
+    host, _, port = given.address.rpartition(":")
+    address = (host, int(port)) if host and port.isdigit() else given.address
+    main(given.slot, address, bytes.fromhex(key.strip()))
+
+
+if __name__ == "__main__":
+    _command_line()

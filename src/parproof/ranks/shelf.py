@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from parproof.ranks.launch import LocalLauncher
+from collections.abc import Callable
+
+from parproof.ranks.local import LocalLauncher
 from parproof.ranks.pool import RankPool
 
 MAX_WARM_RANKS = 24
@@ -10,10 +12,11 @@ _BACKENDS = {"cpu": ("gloo", "cpu"), "cuda1": ("nccl", "cuda"), "cuda2": ("nccl"
 
 
 class PoolShelf:
-    """Pools by (world size, lane, ranks per host)."""
+    """Pools by (world size, lane, ranks per host). `on_slow_start` is told when a start takes seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_slow_start: Callable[[], None] = lambda: None) -> None:
         self._launcher = LocalLauncher()
+        self._on_slow_start = on_slow_start
         self._pools: dict[tuple[int, str, int | None], RankPool] = {}
 
     def pool(self, world_size: int, lane: str, ranks_per_host: int | None, *, fresh: bool) -> RankPool:
@@ -23,13 +26,22 @@ class PoolShelf:
         if pool is None:
             backend, device = _BACKENDS[lane]
             pool = RankPool(
-                world_size, self._launcher, backend=backend, device=device, ranks_per_host=ranks_per_host
+                world_size,
+                self._launcher,
+                backend=backend,
+                device=device,
+                ranks_per_host=ranks_per_host,
+                on_slow_start=self._on_slow_start,
             )
         elif fresh:
             pool.close()
         self._pools[key] = pool
         self._make_room()
         return pool
+
+    def losses(self) -> list[str]:
+        """Ranks that died between two runs, in words, each named once."""
+        return [loss for pool in self._pools.values() for loss in pool.take_losses()]
 
     def _make_room(self) -> None:
         """The dict keeps the order of use; the newest always stays."""
@@ -38,7 +50,8 @@ class PoolShelf:
             self._pools.pop(oldest).close()
 
     def close(self) -> None:
-        """End every pool."""
+        """End every pool, and what ranks that died by themselves left behind."""
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+        self._launcher.sweep()
