@@ -82,3 +82,9 @@ def test_who_made_a_call_is_told(ranks):
     made = [row.via for row in run.ledgers[0]]
     assert made == ["DistributedDataParallel.__init__"] * 3 + ["Tensor.backward"]
     assert all(row.where.startswith("data_parallel.py:") for row in run.ledgers[0])
+
+
+def test_an_unknown_operator_is_not_passed_over(ranks):
+    """A later torch may bring one: it becomes a row of its own name, which no prediction contains."""
+    run = ranks(2).run(kinds.sneaky.operator_of_tomorrow)
+    assert [(row.op, row.form, row.in_bytes) for row in run.ledgers[1]] == [("c10d::whisper", "unknown", 16)]

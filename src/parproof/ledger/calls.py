@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import _resolve_process_group
 
 
-@dataclass(frozen=True)
+@dataclass
 class SeenCall:
     """The facts of one call, before the group's members are looked up."""
 

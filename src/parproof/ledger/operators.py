@@ -76,11 +76,11 @@ SILENT: frozenset[str] = frozenset(
 _NAMESPACES = frozenset(
     {"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor"}
 )
-_KNOWN: dict[Any, Call | None] = {}
+_KNOWN: dict[Any, tuple[Call, tuple[str, ...]] | None] = {}
 
 
-def communication_call(func: Any) -> Call | None:
-    """How to read this operator; None when it does not communicate.
+def communication_call(func: Any) -> tuple[Call, tuple[str, ...]] | None:
+    """How to read this operator, and the names of its arguments; None when it does not communicate.
 
     An operator of torch's communication namespaces that this table does not know is not passed over: it gives
     a row with its own name as op, which no prediction contains.
@@ -88,7 +88,9 @@ def communication_call(func: Any) -> Call | None:
     try:
         return _KNOWN[func]
     except KeyError:
-        _KNOWN[func] = found = _look_up(func)
+        call = _look_up(func)
+        found = (call, tuple(argument.name for argument in func._schema.arguments)) if call else None
+        _KNOWN[func] = found
         return found
 
 

@@ -66,13 +66,14 @@ class Recorder(Relay):
     def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if types and any(_waits_for_itself(kind) for kind in types):
             return NotImplemented
-        call = communication_call(func)
-        if call is None:
+        known = communication_call(func)
+        if known is None:
             return func(*args, **kwargs) if kwargs else func(*args)
-        return self._watch(func, call, args, kwargs or {})
+        call, names = known
+        return self._watch(func, call, dict(zip(names, args, strict=False)), args, kwargs or {})
 
-    def _watch(self, func: Any, call: Call, args: Any, kwargs: dict[str, Any]) -> Any:
-        named = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+    def _watch(self, func: Any, call: Call, named: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        named |= kwargs
         if _is_only_traced(named):
             return func(*args, **kwargs)
         rows = [self._note(seen) for seen in call.read(named)]
@@ -116,7 +117,7 @@ class Recorder(Relay):
         return row
 
     def _after(self, call: Call, named: dict[str, Any], rows: Sequence[Row], result: Any) -> None:
-        rank = dist.get_rank()
+        rank = dist.get_rank() if call.op == "monitored_barrier" else -1
         with self._lock:
             for row in rows:
                 self.sequence_steps[row.group] += steps(row, rank)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 COLLECTIVES = (
@@ -67,7 +67,8 @@ class Row:
 
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        # Every call is written while it waits: asdict would copy each value and takes ten times as long.
+        return json.dumps(vars(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Row:
