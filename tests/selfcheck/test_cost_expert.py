@@ -96,6 +96,12 @@ def test_a_step_by_all_gather():
     ]
 
 
+def test_counts_may_go_to_the_owners_only():
+    """Each rank learns what it will get, and nothing about the others: E counts out, own experts · ep back."""
+    lines = traffic(replace(PAIR, lengths=[3, 3]), counts="all_to_all.ep", dispatcher="all_to_all")
+    assert lines[0] == Traffic("all_to_all", 3, 16 + 128, 16 + 128, 2, "forward")
+
+
 def test_frozen_inputs_need_no_gradient_of_the_dispatch():
     """One way back instead of two; by all-gather only the weights' gradient."""
     frozen = replace(PAIR, input_gradient=False)

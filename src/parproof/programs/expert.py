@@ -14,7 +14,7 @@ from torch.distributed import ProcessGroup
 from parproof.ranks.context import RankContext
 from parproof.subjects.expert_protocol import Axes, Routing
 from parproof.subjects.protocol import SubjectRef
-from parproof.subjects.tensor_protocol import Pieces
+from parproof.subjects.tensor_protocol import Piece, Pieces
 from parproof.workloads.expert import Case
 from parproof.workloads.expert_meshes import Mesh
 
@@ -67,19 +67,32 @@ def step(
 
 def _one(ctx: RankContext, expert: Any, axes: Axes, case: Case, dtype: torch.dtype) -> Outcome:
     shard = case.shards[case.mesh.shard(ctx.rank)]
-    params = {name: p.to(dtype) for name, p in case.params.items()}
-    x = shard.x.to(dtype).requires_grad_(not case.frozen_input)
+    here = ctx.device
+    params = {name: p.to(here, dtype) for name, p in case.params.items()}
+    x = shard.x.to(here, dtype).requires_grad_(not case.frozen_input)
+    valid, upstream = shard.valid.to(here), shard.upstream.to(here, dtype)
+    replayed = None if shard.replayed is None else shard.replayed.to(here)
     with ctx.phase(case.name):
         layer = expert.layer(case.plan, params, axes)
         with ctx.phase("forward"):
-            out = layer(x, shard.valid, shard.replayed)
+            out = layer(x, valid, replayed)
         with ctx.phase("loss"):
-            loss = layer.mean_loss((out * shard.upstream.to(dtype)).sum(1), shard.valid)
+            loss = layer.mean_loss((out * upstream).sum(1), valid)
         with ctx.phase("backward"):
             loss.backward()
         with ctx.phase("finish"):
             gradients = layer.gradients()
-    return Outcome(out.detach(), x.grad, gradients, layer.routing(), float(loss.detach()))
+    routing = layer.routing()
+    return Outcome(
+        output=out.detach().cpu(),
+        input_gradient=None if x.grad is None else x.grad.cpu(),
+        gradients={
+            name: [Piece(piece.local.detach().cpu(), piece.index) for piece in pieces]
+            for name, pieces in gradients.items()
+        },
+        routing=Routing(routing.ids.cpu(), routing.weights.cpu(), routing.kept.cpu()),
+        loss=float(loss.detach()),
+    )
 
 
 def refusal(
@@ -101,8 +114,11 @@ def refusal(
         if disturb == "tp" and mesh.place(ctx.rank)[2]:
             # Two tokens change places: every count stays as it was.
             x = x.flip(0)
+        x, valid = x.to(ctx.device), shard.valid.to(ctx.device)
+        replayed = None if replayed is None else replayed.to(ctx.device)
+        params = {name: p.to(ctx.device) for name, p in case.params.items()}
         try:
-            expert.layer(case.plan, case.params, axes)(x, shard.valid, replayed)
+            expert.layer(case.plan, params, axes)(x, valid, replayed)
             answers.append("accepted")
         except ValueError as error:
             answers.append(f"{type(error).__name__}: {error}")

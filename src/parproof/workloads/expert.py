@@ -137,47 +137,38 @@ CORE = (
 
 def cases(mesh: Mesh, dispatcher: str) -> list[Case]:
     """The integer cases: all of them by all-to-all in one group of 3 or 4 ranks, the core of them elsewhere."""
+    everything = dispatcher == "all_to_all" and mesh.dp == 1 and mesh.world > 2
+    made = _recipes(mesh, dispatcher).items()
+    return [case(name, mesh, **how) for name, how in made if everything or name in CORE]
+
+
+def _recipes(mesh: Mesh, dispatcher: str) -> dict[str, dict[str, Any]]:
     num_experts = {3: 6}.get(mesh.ep, 8)
     num = mesh.dp * mesh.ep
     plan = ExpertPlan(num_experts, 2, dispatcher, capacity_factor=8.0 if dispatcher == "padded" else None)
     roomy, tight = replace(plan, capacity_factor=1.25), replace(plan, capacity_factor=0.75)
-    per_rank = replace(tight, capacity_scope="rank")
+    per_rank, top_1 = replace(tight, capacity_scope="rank"), replace(plan, top_k=1)
     silent = {1: (16,), 2: (0, 16), 3: (0, 16, 0), 4: (0, 8, 8, 0)}[num]
     padding = tuple((1, 3, 0, 2)[:num])
-    moved = tuple((num_experts - e) % mesh.ep for e in range(num_experts))
-    makers: dict[str, dict[str, Any]] = {
+    placed = replace(roomy, placement=tuple((num_experts - e) % mesh.ep for e in range(num_experts)))
+    from_silent = {"tokens": silent}
+    return {
         "balanced": {"style": "balanced", "plan": plan},
         "skewed": {"style": "skewed", "plan": plan},
         "skewed_with_drops": {"style": "skewed", "plan": roomy},
         "top_1_to_one_expert": {"style": "one_hot", "plan": replace(tight, top_k=1)},
         "top_3_scattered_with_drops": {"style": "scattered", "plan": replace(tight, top_k=3)},
-        "rank_that_receives_nothing": {"style": "empty_rank", "plan": replace(plan, top_k=1)},
-        "rank_without_tokens": {"style": "scattered", "plan": plan, "tokens": silent},
-        "frozen_input": {
-            "style": "empty_rank",
-            "plan": replace(plan, top_k=1),
-            "tokens": silent,
-            "frozen_input": True,
-        },
-        "rank_of_padding_only": {
-            "style": "scattered",
-            "plan": tight,
-            "tokens": silent,
-            "padding": (3,) * num,
-        },
+        "rank_that_receives_nothing": {"style": "empty_rank", "plan": top_1},
+        "rank_without_tokens": {"style": "scattered", "plan": plan, **from_silent},
+        "frozen_input": {"style": "empty_rank", "plan": top_1, "frozen_input": True, **from_silent},
+        "rank_of_padding_only": {"style": "scattered", "plan": tight, "padding": (3,) * num, **from_silent},
         "padding_in_between": {"style": "scattered", "plan": tight, "padding": padding},
         "all_to_the_next_rank": {"style": "all_to_next", "plan": roomy},
         "capacity_of_each_rank": {"style": "skewed", "plan": per_rank, "needs": ("expert.capacity.rank",)},
         "ties": {"style": "balanced", "plan": plan, "tied": True, "needs": ("expert.ties",)},
         "replayed": {"style": "balanced", "plan": roomy, "replay": True, "needs": ("expert.replay",)},
-        "placed": {
-            "style": "scattered",
-            "plan": replace(roomy, placement=moved),
-            "needs": ("expert.placement",),
-        },
+        "placed": {"style": "scattered", "plan": placed, "needs": ("expert.placement",)},
     }
-    everything = dispatcher == "all_to_all" and mesh.dp == 1 and mesh.world > 2
-    return [case(name, mesh, **how) for name, how in makers.items() if everything or name in CORE]
 
 
 def gated(mesh: Mesh) -> list[Case]:

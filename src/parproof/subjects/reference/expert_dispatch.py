@@ -47,13 +47,17 @@ class Journey:
         """Experts of a rank."""
         return [expert for expert, owner in enumerate(self.owners) if owner == rank]
 
+    def mine(self) -> Tensor:
+        """Experts of this rank, as ids to compare with."""
+        return torch.tensor(self.owned_by(self.me), dtype=torch.int64, device=self.x.device)
+
     @property
     def departure(self) -> Tensor:
         """Expert → its place in the send buffer: by owner, then by id."""
         order = sorted(range(len(self.owners)), key=lambda expert: (self.owners[expert], expert))
         place = torch.empty(len(order), dtype=torch.int64)
         place[torch.tensor(order)] = torch.arange(len(order))
-        return place
+        return place.to(self.x.device)
 
 
 class Dispatch:
@@ -68,7 +72,7 @@ class Dispatch:
         received = [sum(j.kept[s][e] for e in j.owned_by(j.me)) for s in ranks]
         rows = self.swap(j.x[token], sent, received, j.group)
         which = [e for s in ranks for e in j.owned_by(j.me) for _ in range(j.kept[s][e])]
-        answers = j.experts(rows, torch.tensor(which, dtype=torch.int64))
+        answers = j.experts(rows, torch.tensor(which, dtype=torch.int64, device=rows.device))
         back = self.swap(answers, received, sent, j.group)
         return self.combine(j, back, token, j.slot[order])
 
@@ -80,7 +84,7 @@ class Dispatch:
         sent = [len(j.owned_by(d)) * j.places for d in ranks]
         received = [len(j.owned_by(j.me)) * j.places for _ in ranks]
         rows = self.swap(buffer, sent, received, j.group)
-        which = torch.tensor(j.owned_by(j.me), dtype=torch.int64).repeat_interleave(j.places)
+        which = j.mine().repeat_interleave(j.places)
         answers = j.experts(rows, which.repeat(len(ranks)))
         back = self.swap(answers, received, sent, j.group)
         return self.combine(j, back[seat], j.token, j.slot)
@@ -88,12 +92,12 @@ class Dispatch:
     def all_gather(self, j: Journey) -> Tensor:
         """Every rank gets all tokens, answers what is its own, and the answers are summed where they belong."""
         length = max(j.lengths)
-        ids = torch.full((length, j.weights.shape[1]), -1)
+        ids = torch.full((length, j.weights.shape[1]), -1, device=j.x.device)
         ids[j.token, j.slot] = j.expert
         everyone = wire.gather_rows(ids, j.group)
         x = wire.gather(_padded(j.x, length), j.group)
         weights = wire.gather(_padded(j.weights, length), j.group)
-        mine = torch.isin(everyone, torch.tensor(j.owned_by(j.me), dtype=torch.int64))
+        mine = torch.isin(everyone, j.mine())
         token, slot = mine.nonzero(as_tuple=True)
         answers = j.experts(x[token], everyone[token, slot])
         weighted = answers * weights[token, slot].unsqueeze(1)

@@ -46,7 +46,7 @@ class ExpertLayer(Dispatch, MeanLoss):
         weights = self.gate(logits, ids.clamp(min=0))
         kept = self.kept(routed)
         position = self.positions(ids)
-        limit = torch.tensor(kept[wire.rank_on(self.axes.ep)])
+        limit = torch.tensor(kept[wire.rank_on(self.axes.ep)], device=x.device)
         has_place = (ids >= 0) & (position < limit[ids.clamp(min=0)])
         self.last = Routing(ids, weights.detach(), has_place)
         token, slot = has_place.nonzero(as_tuple=True)
@@ -98,7 +98,7 @@ class ExpertLayer(Dispatch, MeanLoss):
 
     def digest(self, ids: Tensor) -> Tensor:
         """A number ≥ 0 that tells routes apart also when every count is the same."""
-        places = torch.arange(ids.numel()) * 48271 % _PRIME + 1
+        places = torch.arange(ids.numel(), device=ids.device) * 48271 % _PRIME + 1
         return ((ids.flatten() + 2) * places % _PRIME).sum()
 
     def census(self, ids: Tensor, valid: Tensor) -> tuple[plans.Matrix, list[int]]:
@@ -107,7 +107,7 @@ class ExpertLayer(Dispatch, MeanLoss):
         One all_gather over the mesh of E + 3 integers: counts, tokens, data rank, digest of the routes (−1: bad).
         """
         wrong = valid.unsqueeze(1) & ((ids < 0) | (ids >= self.plan.num_experts))
-        row = torch.zeros(self.plan.num_experts + 3, dtype=torch.int64)
+        row = torch.zeros(self.plan.num_experts + 3, dtype=torch.int64, device=ids.device)
         if bool(wrong.any()):
             row[-1] = -1
         else:

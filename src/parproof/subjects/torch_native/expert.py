@@ -48,7 +48,7 @@ class ExpertLayer(torch.nn.Module):
         self.plan, self.axes = plan, axes
         self.ep = axes.ep.size() if axes.ep else 1
         self.me = axes.ep.rank() if axes.ep else 0
-        self.owner = torch.tensor(plans.owners(plan, self.ep))
+        self.owner = torch.tensor(plans.owners(plan, self.ep), device=params["router"].device)
         self.mine = (self.owner == self.me).nonzero().flatten()
         self.router = torch.nn.Parameter(params["router"].clone())
         self.up = torch.nn.Parameter(params["up"][self.mine])
@@ -61,7 +61,7 @@ class ExpertLayer(torch.nn.Module):
         ids = ids.masked_fill(~valid.unsqueeze(1), -1)
         counts = self.counts(ids, valid)
         weights = self.weigh(logits, ids.clamp(min=0))
-        kept = torch.tensor(plans.kept(counts[:, :-1].tolist(), self.plan))
+        kept = torch.tensor(plans.kept(counts[:, :-1].tolist(), self.plan), device=x.device)
         wants = one_hot(ids.flatten() + 1, self.plan.num_experts + 1)[:, 1:]
         place = ((wants.cumsum(0) - 1) * wants).sum(1).view_as(ids)
         has_place = (ids >= 0) & (place < kept[self.me][ids.clamp(min=0)])
@@ -78,7 +78,7 @@ class ExpertLayer(torch.nn.Module):
         """[ep, E + 1]: routes of each rank by expert, and its number of tokens."""
         mine = ids[valid].flatten()
         bad = bool(((mine < 0) | (mine >= self.plan.num_experts)).any())
-        row = torch.full((self.plan.num_experts + 1,), -1)
+        row = torch.full((self.plan.num_experts + 1,), -1, device=ids.device)
         if not bad:
             row[:-1] = torch.bincount(mine, minlength=self.plan.num_experts)
             row[-1] = ids.shape[0]
