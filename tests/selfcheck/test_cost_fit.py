@@ -1,7 +1,7 @@
 """The alpha-beta fit finds the parameters of a link, and refuses what no link of this kind produced."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parproof.cost.collectives import ring_time_s
@@ -21,6 +21,7 @@ def measured(op, ranks, alpha_s, bytes_per_s, noise=()):
     ]
 
 
+@settings(deadline=None)
 @given(
     op=st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send"]),
     ranks=st.integers(2, 64),

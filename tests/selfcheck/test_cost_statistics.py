@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parproof import programs
@@ -34,6 +34,7 @@ def test_nearest_rank_percentile(percent, expected):
     assert percentile(list(range(20, 0, -1)), percent) == expected
 
 
+@settings(deadline=None)
 @given(times, st.floats(0.1, 100))
 def test_a_percentile_leaves_at_most_the_rest_above(values, percent):
     """Its definition, for any data."""
@@ -43,6 +44,7 @@ def test_a_percentile_leaves_at_most_the_rest_above(values, percent):
     assert below >= math.floor(percent / 100 * len(values))
 
 
+@settings(deadline=None)
 @given(times)
 def test_the_interval_holds_the_median_and_comes_out_again(values):
     """Between minimum and maximum, around the median, the same for the same samples."""
