@@ -23,20 +23,32 @@ class Subject:
     mechanisms   mechanism → address «module:attr» of a class (or factory) without arguments
     lacks        capability pattern → reason; a pattern may use * as in file names,
                  e.g. {"collectives.all_reduce.avg.int*": "gloo has no integer mean"}
+    offers       capability patterns it provides, for a subject that does only a few things,
+                 e.g. ("collectives.all_reduce.sum.*",); everything else is then lacking
     """
 
     name: str
     mechanisms: Mapping[str, str]
     lacks: Mapping[str, str] = field(default_factory=dict)
+    offers: tuple[str, ...] = ("*",)
 
     def reason_against(self, capability: str) -> str | None:
         """Why this subject does not provide the capability, or None when it says it does."""
-        mechanism = capability.split(".", 1)[0]
-        if mechanism not in self.mechanisms:
-            return f"it does not implement {mechanism}"
-        return next(
+        stated = next(
             (why for pattern, why in self.lacks.items() if fnmatch.fnmatch(capability, pattern)), None
         )
+        if stated is not None:
+            return stated
+        if capability.split(".", 1)[0] not in self.mechanisms:
+            return f"it does not implement {capability.split('.', 1)[0]}"
+        if not any(_covers(pattern, capability) for pattern in self.offers):
+            return f"it offers only {', '.join(self.offers)}"
+        return None
+
+
+def _covers(pattern: str, capability: str) -> bool:
+    """Asking for «collectives» is answered by a pattern for a part of it."""
+    return fnmatch.fnmatch(capability, pattern) or pattern.startswith(capability + ".")
 
 
 @dataclass(frozen=True)
