@@ -36,7 +36,7 @@ def test_c1_every_participant_holds_the_oracles_value(case, ranks, subject, evid
     """Equality is the tolerance: every partial result is representable in every dtype."""
     op, layout, kind, world = case
     p = int(world[1:])
-    thin = 1 if kind == "bool" or (layout == "contiguous" and p == 3) else 4
+    thin = 1 if kind == "bool" or (layout == "contiguous" and p == 3) else 6
     cases = checks.collectives.provided(subject, table.cases(op, layout, kind=kind, p=p, thin=thin))
     evidence.on("collective_values", op=op, layout=layout, kind=kind, world_size=p)
     run = ranks(p).run(programs.collectives.over_the_world, subject, cases)
@@ -59,7 +59,7 @@ def test_c1_in_every_kind_of_group(group, ranks, subject, evidence):
 @pytest.mark.claim("C1")
 def test_c1_large_half_precision_sums_are_exact_and_overflow_to_infinity(ranks, subject, evidence):
     """Odd, and large enough for every chunking; a reduction in another type rounds, or does not overflow."""
-    count = 2**21 + 3
+    count = 2**20 + 3
     evidence.on("large_half", count=count, world_size=2)
     checks.collectives.assert_large_half(ranks(2).run(programs.collectives.large_half, subject, count), count)
 
@@ -76,11 +76,13 @@ def test_c2_what_is_not_the_result_stays_as_it_is(op, layout, ranks, subject, ev
 
 
 @pytest.mark.claim("C2")
-@pytest.mark.parametrize("op", table.OPS)
-def test_c2_a_rank_outside_the_group_is_left_alone(op, ranks, subject, evidence):
+@pytest.mark.parametrize("ops", ["reduce", "all_but_reduce"])
+def test_c2_a_rank_outside_the_group_is_left_alone(ops, ranks, subject, evidence):
     """It calls like the others, with the group it is not in; nothing happens to it, and nothing to the group."""
-    cases = checks.collectives.provided(subject, table.cases(op, p=2, thin=5))
-    evidence.on("collective_groups", op=op, group="without_rank_0", world_size=3)
+    chosen = [op for op in table.OPS if (op == "reduce") == (ops == "reduce")]
+    every = [case for op in chosen for case in table.cases(op, p=2, thin=6)]
+    cases = checks.collectives.provided(subject, every)
+    evidence.on("collective_groups", ops=ops, group="without_rank_0", world_size=3)
     run = ranks(3).run(programs.collectives.over_groups, subject, cases, [(1, 2)])
     checks.collectives.assert_kept(run, cases, [(1, 2)])
     checks.collectives.assert_outputs(run, cases, [(1, 2)])
@@ -109,7 +111,7 @@ def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(ranks, subject, ev
 @pytest.mark.claim("C3")
 def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evidence):
     """All operations are started before one is waited for, and ranks wait in opposite orders."""
-    every = [case for op in table.OPS for case in table.waiting_cases(op, 3)[::3]]
+    every = [case for op in table.OPS for case in table.waiting_cases(op, 3)]
     cases = checks.collectives.provided(subject, every)
     evidence.on("collective_async", op="all", world_size=3)
     checks.collectives.assert_outputs(
@@ -117,13 +119,9 @@ def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evi
     )
 
 
-every_form_group = pytest.mark.parametrize("group", forms.FORM_GROUPS)
-
-
 @pytest.mark.claim("C4")
-@every_form_group
 @pytest.mark.parametrize("op", forms.FORMS)
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "column_view"])
+@pytest.mark.parametrize(("layout", "group"), forms.VALUE_PLACES)
 def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group, ranks, subject, evidence):
     """The same definitions as the buffered forms, with new tensors out."""
     world, members = forms.FORM_GROUPS[group]
@@ -135,9 +133,8 @@ def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group
 
 
 @pytest.mark.claim("C4")
-@every_form_group
 @pytest.mark.parametrize("op", forms.FORMS)
-@pytest.mark.parametrize("layout", ["contiguous", "transposed"])
+@pytest.mark.parametrize(("layout", "group"), forms.GRADIENT_PLACES)
 def test_c4_gradients_are_those_of_the_sum_of_all_losses(op, layout, group, ranks, subject, evidence):
     """Exact, because incoming gradients are integers; they and the inputs come strided."""
     world, members = forms.FORM_GROUPS[group]
@@ -149,9 +146,8 @@ def test_c4_gradients_are_those_of_the_sum_of_all_losses(op, layout, group, rank
 
 
 @pytest.mark.claim("C5")
-@every_form_group
 @pytest.mark.parametrize("kind", forms.MESSAGE_KINDS)
-@pytest.mark.parametrize("layout", forms.MESSAGE_LAYOUTS)
+@pytest.mark.parametrize(("layout", "group"), forms.MESSAGE_PLACES)
 def test_c5_messages_come_from_whom_and_as_what_they_were_sent(kind, layout, group, ranks, subject, evidence):
     """send, recv, isend, irecv, batched, by tag and from any source."""
     subject.require(f"point_to_point.{kind}.{layout}")
@@ -164,7 +160,7 @@ def test_c5_messages_come_from_whom_and_as_what_they_were_sent(kind, layout, gro
 
 
 @pytest.mark.claim("C6")
-@every_form_group
+@pytest.mark.parametrize("group", forms.FORM_GROUPS)
 @pytest.mark.parametrize("op", forms.OBJECT_OPS)
 def test_c6_objects_arrive_whole_and_in_order(op, group, ranks, subject, evidence):
     """Sizes differ by orders of magnitude from rank to rank; the root is the group's second rank."""
@@ -182,7 +178,7 @@ def test_c6_objects_arrive_whole_and_in_order(op, group, ranks, subject, evidenc
 def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(op, world, ranks, subject, evidence):
     """The algorithm is the subject's word, the bytes are the cost model's, the calls are what the ledger saw."""
     p = int(world[1:])
-    every = table.cases(op, p=p, thin=3) + table.cases(op, "odd_large", p=p, thin=7)
+    every = table.cases(op, p=p, thin=6) + table.cases(op, "odd_large", p=p, thin=12)
     cases = checks.collectives.provided(subject, every)
     evidence.on("collective_traffic", op=op, world_size=p)
     run = ranks(p).run(programs.collectives.over_the_world, subject, cases)
@@ -198,7 +194,7 @@ def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(op, ran
     """From latency-bound to bandwidth-bound; no threshold on time, only that much takes longer than little."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("not measured: other workers share the cores; run it with -n 0")
-    counts, warmup, repeats = (64, 2**12, 2**16, 2**19), 2, 8
+    counts, warmup, repeats = (64, 2**12, 2**15, 2**18), 2, 6
     evidence.on("collective_times", op=op, counts=counts, dtype="float32", warmup=warmup, repeats=repeats)
     run = ranks(2, ledger=False).run(programs.collective_times.sweep, subject, op, counts, warmup, repeats)
     checks.collective_times.assert_values(run, op, counts)
@@ -215,8 +211,8 @@ def test_c9_an_accident_is_diagnosed_in_time_and_the_next_run_works(name, ranks,
     """A mismatch, an absence, a death or a timeout: wrong numbers do not pass, and a hang ends at the deadline."""
     accident, started = ACCIDENTS[name], time.monotonic()
     evidence.on("accidents", name=name, world_size=accident.world_size)
+    held = ranks(accident.world_size, deadline_s=accident.deadline_s)
     with pytest.raises(RankFailure) as caught:
-        held = ranks(accident.world_size, deadline_s=accident.deadline_s)
         held.run(programs.collective_failures.accident, subject, name)
     checks.collective_failures.assert_diagnosed(caught.value, accident, time.monotonic() - started)
     run = ranks(3).run(programs.collective_failures.works, subject)
@@ -234,7 +230,7 @@ def test_c9_torch_itself_ends_a_wrong_rendezvous_and_a_late_operation(kind, rank
     with pytest.raises(RankFailure, match=r"[Tt]ime") as caught:
         ranks(3, deadline_s=6.0).run(program, *arguments)
     assert set(caught.value.kinds) >= {0, 2}
-    assert set(caught.value.kinds.values()) == {"raised"}
+    assert {caught.value.kinds[rank] for rank in (0, 2)} == {"raised"}
 
 
 @pytest.mark.claim("C1")

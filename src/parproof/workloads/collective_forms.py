@@ -70,5 +70,21 @@ def rows_from(me: int) -> list[int]:
 
 
 MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch")
-MESSAGE_LAYOUTS = ("contiguous", "transposed", "strided", "column_view", "zero_dim", "odd_large")
+# (layout, group): every layout over the world, one in a group without rank 0
+VALUE_PLACES = (
+    ("contiguous", "world"),
+    ("transposed", "world"),
+    ("column_view", "world"),
+    ("contiguous", "without_rank_0"),
+)
+GRADIENT_PLACES = (("contiguous", "world"), ("transposed", "world"), ("transposed", "without_rank_0"))
+MESSAGE_PLACES = (
+    ("contiguous", "without_rank_0"),
+    ("contiguous", "world"),
+    ("transposed", "world"),
+    ("strided", "world"),
+    ("column_view", "world"),
+    ("zero_dim", "world"),
+    ("odd_large", "world"),
+)
 OBJECT_OPS = ("all_gather_object", "gather_object", "broadcast_objects", "scatter_object", "send_objects")
