@@ -95,7 +95,7 @@ def test_an_entry_applies_only_where_all_of_it_matches(run_with, changes):
     run_with("op == 'reduce'", entry(**changes)).assert_outcomes(passed=1, failed=1)
 
 
-@pytest.mark.parametrize("found", listed(), ids=lambda e: f"{e.report}-{'-'.join(e.case)}")
+@pytest.mark.parametrize("found", listed(), ids=lambda e: f"{e.claim}-{e.report}-{'-'.join(e.case)}")
 def test_every_entry_names_a_public_report_or_says_there_is_none(found):
     """A number somebody can look up, and a symptom they can recognise."""
     assert re.fullmatch(r"[\w.-]+(/[\w.-]+)?( PR)?#\d+|unreported", found.report)
