@@ -14,7 +14,7 @@ from pathlib import Path
 from parproof import __version__
 from parproof.errors import ParproofError
 from parproof.evidence import audit as auditing
-from parproof.evidence import preflight, status
+from parproof.evidence import consume, preflight, status
 from parproof.mutants import catalogue
 
 OK, FINDINGS, UNUSABLE = 0, 1, 2
@@ -58,6 +58,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--lang", choices=("en", "zh"), default="en")
     command.add_argument("--json", action="store_true")
     command.set_defaults(run=_status)
+
+    command = commands.add_parser(
+        "consume", help="what a project or the decision page may take from evidence"
+    )
+    command.add_argument("directory", type=Path)
+    command.add_argument("--for", dest="consumer", default="PAR-STRATEGY-DECISION", metavar="ID")
+    command.add_argument("--json", action="store_true")
+    command.set_defaults(run=_consume)
 
     command = commands.add_parser("faults", help="the planted mutants; with --run the kill matrix")
     command.add_argument(
@@ -172,6 +180,16 @@ def _kill_matrix(options: argparse.Namespace) -> int:
             )
         print(f"{sum(r['killed'] for r in rows)} of {len(rows)} killed")
     return OK if rows and all(row["killed"] for row in rows) else FINDINGS
+
+
+def _consume(options: argparse.Namespace) -> int:
+    consumed = consume.consume(options.directory, options.consumer)
+    if options.json:
+        print(json.dumps([vars(edge) for edge in consumed]))
+    else:
+        for edge in consumed:
+            print(f"{'usable ' if edge.usable else 'refused'} {edge.producer} as {edge.role}: {edge.reason}")
+    return OK if all(edge.usable for edge in consumed) else FINDINGS
 
 
 def _preflight(options: argparse.Namespace) -> int:

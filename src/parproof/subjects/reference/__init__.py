@@ -2,6 +2,7 @@
 
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives_lacks import LACKS as COLLECTIVES_LACKS
+from parproof.subjects.reference.pipeline_lacks import LACKS as PIPELINE_LACKS
 from parproof.subjects.reference.zero_lacks import LACKS as ZERO_LACKS
 
 SUBJECT = Subject(
@@ -11,12 +12,14 @@ SUBJECT = Subject(
         "functional_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
         "object_collectives": "parproof.subjects.reference.collectives_messages:ObjectCollectives",
         "point_to_point": "parproof.subjects.reference.collectives_messages:PointToPoint",
+        "decision": "parproof.subjects.reference.decision:Decision",
         "context": "parproof.subjects.reference.context:ContextAttention",
         "expert": "parproof.subjects.reference.expert:ExpertParallel",
         "overlap": "parproof.subjects.reference.overlap:Overlap",
+        "pipeline": "parproof.subjects.reference.pipeline:Pipeline",
         "replica": "parproof.subjects.reference.replica:ReplicaRouting",
         "tensor": "parproof.subjects.reference.tensor:TensorParallel",
         "zero": "parproof.subjects.reference.zero:Zero",
     },
-    lacks=COLLECTIVES_LACKS | ZERO_LACKS,
+    lacks=COLLECTIVES_LACKS | PIPELINE_LACKS | ZERO_LACKS,
 )

@@ -5,6 +5,7 @@ from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVE
 from parproof.subjects.torch_native.context_lacks import LACKS as CONTEXT_LACKS
 from parproof.subjects.torch_native.expert_lacks import LACKS as EXPERT_LACKS
 from parproof.subjects.torch_native.overlap_lacks import LACKS as OVERLAP_LACKS
+from parproof.subjects.torch_native.pipeline_lacks import LACKS as PIPELINE_LACKS
 from parproof.subjects.torch_native.tensor_lacks import LACKS as TENSOR_LACKS
 from parproof.subjects.torch_native.zero_lacks import LACKS as ZERO_LACKS
 
@@ -18,6 +19,7 @@ SUBJECT = Subject(
         "context": "parproof.subjects.torch_native.context:ContextAttention",
         "expert": "parproof.subjects.torch_native.expert:ExpertParallel",
         "overlap": "parproof.subjects.torch_native.overlap:Overlap",
+        "pipeline": "parproof.subjects.torch_native.pipeline:Pipeline",
         "tensor": "parproof.subjects.torch_native.tensor:TensorParallel",
         "zero": "parproof.subjects.torch_native.zero:Zero",
     },
@@ -25,7 +27,8 @@ SUBJECT = Subject(
     | CONTEXT_LACKS
     | EXPERT_LACKS
     | OVERLAP_LACKS
+    | PIPELINE_LACKS
     | TENSOR_LACKS
     | ZERO_LACKS
-    | {"replica*": "torch ships no router of serving requests"},
+    | {"replica*": "torch ships no router of serving requests", "decision*": "torch plans nothing"},
 )

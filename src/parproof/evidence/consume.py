@@ -1,0 +1,107 @@
+"""What a consumer may take from sealed records of its producers, along the registry's edges, and why not more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from parproof import registry
+from parproof.errors import UsageError
+from parproof.evidence.audit import audit
+from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.level import LEVELS
+from parproof.evidence.store import RECORDS
+
+# Which risk of a plan the records of a role can answer.
+ANSWERS = {
+    "state_sharding": "inspect_collective_frequency",
+    "layer_split": "inspect_bubble_and_stage_balance",
+    "tensor_split": "inspect_all_reduce_exposure",
+    "expert_split": "inspect_expert_load_and_all_to_all",
+    "sequence_split": "inspect_sequence_collective_exposure",
+    "request_split": "inspect_queue_balance_and_cache_locality",
+}
+
+
+@dataclass(frozen=True)
+class Consumption:
+    """One edge: usable or not, and the reason in either case."""
+
+    producer: str
+    role: str
+    usable: bool
+    reason: str
+    workload: str | None = None
+
+
+def consume(directory: Path, consumer: str, *, min_level: str = "real_benchmark") -> list[Consumption]:
+    """Judge every edge of a consumer. Evidence below `min_level` informs, but answers no risk.
+
+    Errors   UsageError for an unknown consumer, one without edges, or evidence that does not pass its audit;
+             Unusable when there is none
+    """
+    edges = [edge for edge in registry.load().edges if edge.consumer == consumer]
+    if not edges:
+        known = ", ".join(sorted({edge.consumer for edge in registry.load().edges}))
+        raise UsageError(f"{consumer} consumes nothing", expected=f"one of {known}", where="consume")
+    findings = audit(directory).findings
+    if findings:
+        raise UsageError(f"the evidence does not pass its audit: {findings[0]}", where=str(directory))
+    by_producer: dict[str, list[dict[str, Any]]] = {}
+    for _, line in read_lines(directory / RECORDS):
+        record = parse(line or b"null")
+        by_producer.setdefault(record["identity"]["semantic_id"], []).append(record)
+    judged = [
+        _judge(edge.producer, edge.role, by_producer.get(edge.producer, []), min_level) for edge in edges
+    ]
+    return _of_equal_workload(judged)
+
+
+def answered_risks(consumed: list[Consumption]) -> frozenset[str]:
+    """Risks that usable records answer; see subjects.decision_protocol."""
+    return frozenset(ANSWERS[edge.role] for edge in consumed if edge.usable and edge.role in ANSWERS)
+
+
+def _judge(producer: str, role: str, records: list[dict[str, Any]], min_level: str) -> Consumption:
+    def refused(reason: str) -> Consumption:
+        return Consumption(producer, role, False, reason)
+
+    ran = [record for record in records if record["conclusion"]["status"] != "skipped"]
+    if not ran:
+        return refused("no record that ran")
+    wrong = [
+        r for r in ran if r["conclusion"]["status"] != "ok" and not r["conclusion"]["expected_nonconformance"]
+    ]
+    if wrong:
+        return refused(f"correctness: {wrong[0]['identity']['nodeid']} is {wrong[0]['conclusion']['status']}")
+    experiment = registry.load().experiment(producer)
+    shown = {c for r in ran if r["conclusion"]["status"] == "ok" for c in r["identity"]["claims"]}
+    missing = [
+        claim.id
+        for claim in (experiment.claims if experiment else ())
+        if claim.required and claim.id not in shown
+    ]
+    if missing:
+        return refused(f"claims {', '.join(missing)} were not shown")
+    strong = [r for r in ran if LEVELS.index(r["conclusion"]["evidence_level"]) >= LEVELS.index(min_level)]
+    if not strong:
+        best = max((r["conclusion"]["evidence_level"] for r in ran), key=LEVELS.index)
+        return refused(f"level {best}, {min_level} is needed to answer a risk")
+    workloads = {
+        f"{r['identity']['workload_id']} {sorted(r['identity']['workload'].items())}" for r in strong
+    }
+    if len(workloads) > 1:
+        return refused(f"unequal workloads: {' and '.join(sorted(workloads)[:2])}")
+    return Consumption(
+        producer, role, True, f"{len(strong)} records of {min_level} or above", workloads.pop()
+    )
+
+
+def _of_equal_workload(judged: list[Consumption]) -> list[Consumption]:
+    """What is usable alone is usable together only on one workload."""
+    workloads = sorted({edge.workload for edge in judged if edge.usable and edge.workload})
+    if len(workloads) < 2:
+        return judged
+    text = f"unequal workloads between producers: {workloads[0]} and {workloads[1]}"
+    return [Consumption(e.producer, e.role, False, text) if e.usable else e for e in judged]
