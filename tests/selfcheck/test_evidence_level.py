@@ -20,13 +20,13 @@ def run(world_size=2, *, device="cpu", backend="gloo", **changes):
         for r in range(world_size)
     ]
     facts = {"backend": backend, "world_size": world_size, "ranks": ranks, "host_kind": "real"}
-    return facts | {"num_reports": world_size, "calls_seen": 3} | changes
+    return facts | {"num_reports": world_size, "calls_seen": 3, "ledger": True} | changes
 
 
 def observed(*runs, **changes):
     """An observation without any timing."""
     base = {"workload_id": None, "warmup": None, "repeats": None, "model": None, "trace_sha256": None}
-    return {"runs": list(runs)} | base | changes
+    return {"runs": list(runs), "failed_runs": []} | base | changes
 
 
 ON_GPUS = run(device="cuda", backend="nccl")
@@ -45,6 +45,17 @@ LADDER = {
     "no_call_seen": (observed(run(calls_seen=0)), "cpu_simulation"),
     "silent_rank": (observed(run(num_reports=1)), "theoretical"),
     "gloo_ranks": (observed(run()), "cpu_process_group"),
+    "one_rank_beside_many": (observed(run(1), run()), "cpu_process_group"),
+    "many_beside_a_fake": (observed(run(), run(backend="fake")), "cpu_simulation"),
+    "seen_to_fail": (observed(failed_runs=[run(problems={"1": "died"})]), "cpu_process_group"),
+    "seen_to_fail_on_gpus": (
+        observed(failed_runs=[run(device="cuda", backend="nccl", problems={"1": "died"})], **BENCHMARK),
+        "gpu_smoke",
+    ),
+    "failed_benchmark": (
+        observed(ON_GPUS, failed_runs=[run(problems={"1": "died"})], **BENCHMARK),
+        "cpu_process_group",
+    ),
     "timed_gloo_ranks": (observed(run(), **BENCHMARK), "cpu_process_group"),
     "one_gpu": (observed(run(1, device="cuda", backend="nccl"), **BENCHMARK), "gpu_smoke"),
     "two_gpus": (observed(ON_GPUS), "gpu_smoke"),

@@ -25,14 +25,16 @@ def compute_level(observation: Mapping[str, Any] | None) -> tuple[str | None, st
     """(level, why this one and not the next). None for what did not run: an unrun cell is no evidence."""
     if observation is None:
         return None, "nothing was run"
-    runs = observation["runs"]
+    runs = [*observation["runs"], *observation["failed_runs"]]
     if not runs:
         return "cpu_simulation", "one process ran; no ranks, so no process group"
-    short = [run for run in runs if run["num_reports"] != run["world_size"]]
+    short = [run for run in observation["runs"] if run["num_reports"] != run["world_size"]]
     if short:
         return "theoretical", f"{short[0]['num_reports']} of {short[0]['world_size']} ranks reported"
-    best = max((_level_of_run(run) for run in runs), key=lambda found: LEVELS.index(found[0]))
-    return _raised(observation, *best)
+    # Runs of one rank beside others are baselines. Of the others the weakest counts.
+    judged = [run for run in runs if run["world_size"] > 1] or runs
+    weakest = min((_level_of_run(run) for run in judged), key=lambda found: LEVELS.index(found[0]))
+    return _raised(observation, *weakest)
 
 
 def _level_of_run(run: Mapping[str, Any]) -> tuple[str, str]:
@@ -44,8 +46,11 @@ def _level_of_run(run: Mapping[str, Any]) -> tuple[str, str]:
         return "cpu_simulation", "fewer processes than ranks, or one rank"
     if _num_gpus(run):
         return "gpu_smoke", "ranks on GPUs"
+    if "problems" in run:
+        return "cpu_process_group", "real processes over gloo, whose failure was observed; ranks on CPU"
     if run["calls_seen"] == 0:
-        return "cpu_simulation", "real processes, but no communication was seen"
+        why = "no communication was seen" if run["ledger"] else "the ledger was off, so nothing was seen"
+        return "cpu_simulation", f"real processes, but {why}"
     return "cpu_process_group", "real processes and communication over gloo; ranks on CPU"
 
 
@@ -56,7 +61,7 @@ def _raised(observation: Mapping[str, Any], level: str, why: str) -> tuple[str, 
     missing = [
         text
         for holds, text in (
-            (max(_num_gpus(run) for run in observation["runs"]) >= 2, "two or more GPUs"),
+            (max(map(_num_gpus, observation["runs"]), default=0) >= 2, "two or more GPUs that reported"),
             (observation["workload_id"] is not None, "a fixed workload"),
             ((observation["warmup"] or 0) >= 1, "warm-up"),
             ((observation["repeats"] or 0) >= MIN_REPEATS, "repeats"),
@@ -75,7 +80,8 @@ def compute_scope(observation: Mapping[str, Any] | None) -> str | None:
     """How far apart the ranks were seen to be."""
     if observation is None:
         return None
-    found = {_scope_of_run(run) for run in observation["runs"]} or {"single_process"}
+    runs = [*observation["runs"], *observation["failed_runs"]]
+    found = {_scope_of_run(run) for run in runs} or {"single_process"}
     return max(found, key=SCOPES.index)
 
 

@@ -23,7 +23,9 @@ class Outcome:
 
     status   ok: it passed; failed: it judged and found a fault; blocked: it could not judge (set-up, crash);
              skipped: a need was not met
-    runs     (observation, ledgers of all ranks) of each run of a rank program
+    ran      False when the test's body was never reached: nothing was observed then
+    runs     (observation, ledgers of all ranks) of each run of a rank program that ended well
+    failed_runs  placement, and rank → kind of problem, of each run that did not
     times    name, samples_s[rank][repeat], warmup
     predicted  rank, and the lines that the cost model gives for it in the last run
     """
@@ -39,7 +41,9 @@ class Outcome:
     workload_id: str | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
+    ran: bool = True
     runs: Sequence[tuple[Mapping[str, Any], Sequence[Sequence[Row]]]] = ()
+    failed_runs: Sequence[Mapping[str, Any]] = ()
     predicted: Mapping[str, Any] | None = None
     times: Sequence[Mapping[str, Any]] = ()
     failure: Mapping[str, Any] | None = None
@@ -57,7 +61,7 @@ def build(outcome: Outcome) -> dict[str, Any]:
         "schema": SCHEMA,
         "identity": _identity(outcome),
         "topology": _topology(outcome, observation),
-        "communication": _communication(outcome),
+        "communication": _communication(outcome, observation),
         "time": _time(outcome),
         "load": {"per_rank": None, "max_over_mean": None, "overflow": None, "idle_ratio": None},
         "conclusion": _conclusion(outcome, level, why, compute_scope(observation)),
@@ -70,10 +74,11 @@ def build(outcome: Outcome) -> dict[str, Any]:
 
 
 def _observation(outcome: Outcome) -> dict[str, Any] | None:
-    if outcome.status == "skipped":
+    if outcome.status == "skipped" or not outcome.ran:
         return None
     return {
         "runs": [_run_facts(facts) for facts, _ in outcome.runs],
+        "failed_runs": [_placement(facts) | {"problems": facts["problems"]} for facts in outcome.failed_runs],
         "workload_id": outcome.workload_id,
         "warmup": min((t["warmup"] for t in outcome.times), default=None),
         "repeats": min((len(s) for t in outcome.times for s in t["samples_s"]), default=None),
@@ -82,19 +87,23 @@ def _observation(outcome: Outcome) -> dict[str, Any] | None:
     }
 
 
-_RUN_FACTS = (
-    "launcher", "backend", "world_size", "host_kind", "num_reports", "calls_seen", "ledger", "ledger_complete"
-)  # fmt: skip
+_PLACEMENT = ("launcher", "backend", "world_size", "host_kind")
+_RUN_FACTS = ("num_reports", "calls_seen", "ledger", "ledger_complete")
 _RANK_FACTS = ("rank", "local_rank", "pid", "host", "device")
 
 
-def _run_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What a level may be computed from, and no more; a host that did not tell its name has the one it was given."""
+def _placement(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Who the ranks were and where; a host that did not tell its name has the one it was given."""
     ranks = [
         {name: rank[name] for name in _RANK_FACTS} | {"hostname": rank.get("hostname", rank["host"])}
         for rank in facts["ranks"]
     ]
-    return {name: facts.get(name) for name in _RUN_FACTS} | {"ranks": ranks}
+    return {name: facts[name] for name in _PLACEMENT} | {"ranks": ranks}
+
+
+def _run_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a level may be computed from, and no more."""
+    return _placement(facts) | {name: facts.get(name) for name in _RUN_FACTS}
 
 
 def _identity(outcome: Outcome) -> dict[str, Any]:
@@ -115,8 +124,7 @@ def _identity(outcome: Outcome) -> dict[str, Any]:
 
 
 def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str, Any]:
-    runs = [_run_facts(facts) for facts, _ in outcome.runs]
-    largest = max(runs, key=lambda facts: facts["world_size"], default=None)
+    largest = largest_run(observation)
     return {
         "scope": compute_scope(observation),
         "world_size": largest["world_size"] if largest else None,
@@ -126,12 +134,25 @@ def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str,
     }
 
 
-def _communication(outcome: Outcome) -> dict[str, Any]:
+def largest_run(observation: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The run with most ranks, the first of several; one that failed had its ranks too."""
+    seen = observation or {"runs": (), "failed_runs": ()}
+    return max([*seen["runs"], *seen["failed_runs"]], key=lambda run: run["world_size"], default=None)
+
+
+def last_run(observation: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The last run that ended well, else the last that did not."""
+    seen = observation or {"runs": (), "failed_runs": ()}
+    return next((runs[-1] for runs in (seen["runs"], seen["failed_runs"]) if runs), None)
+
+
+def _communication(outcome: Outcome, observation: Mapping[str, Any] | None) -> dict[str, Any]:
     """Logical payload and wire bytes are two columns; a prediction stands beside the ledger, never in it."""
     last = outcome.runs[-1] if outcome.runs else None
+    seen = last_run(observation)
     return {
-        "backend": last[0]["backend"] if last else None,
-        "launcher": last[0]["launcher"] if last else None,
+        "backend": seen["backend"] if seen else None,
+        "launcher": seen["launcher"] if seen else None,
         "num_runs": len(outcome.runs),
         "ledger": ledger_summary.summarize(last[1]) if last else None,
         "ledger_complete": last[0].get("ledger_complete") if last else None,

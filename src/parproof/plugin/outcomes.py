@@ -64,7 +64,9 @@ def outcome_of(item: pytest.Item, history: Sequence[Phase], facts: Mapping[str, 
         lane=lane_of(item),
         parameters=_parameters(item),
         subject=_subject(item),
+        ran=any(phase.when == "call" for phase in history),
         runs=runs,
+        failed_runs=list(ranks.failed_runs) if ranks else [],
         failure=failure,
         skip=skip,
         expected_nonconformance=expected,
@@ -142,7 +144,11 @@ def crashed(report: pytest.TestReport) -> dict[str, Any]:
         "phase": "call",
         "rank": None,
     }
-    return build(Outcome(nodeid=report.nodeid, status="blocked", duration_s=report.duration, failure=failure))
+    return build(
+        Outcome(
+            nodeid=report.nodeid, status="blocked", duration_s=report.duration, failure=failure, ran=False
+        )
+    )
 
 
 def reason_text(conclusion: Mapping[str, Any]) -> str:

@@ -37,6 +37,7 @@ class Ranks:
     config: pytest.Config
     deadline_left_s: Callable[[], float]
     runs: list[Run] = field(default_factory=list)
+    failed_runs: list[dict[str, Any]] = field(default_factory=list)
 
     def __call__(
         self,
@@ -80,7 +81,13 @@ class RunnableRanks:
         self.pool.start(self.ranks.deadline_left_s())
         left = self.ranks.deadline_left_s()
         deadline = left if self.deadline_s is None else min(self.deadline_s, left)
-        run = self.pool.run(program, *arguments, deadline_s=deadline, keywords=keywords, **self.options)
+        placement = self.pool.placement()
+        try:
+            run = self.pool.run(program, *arguments, deadline_s=deadline, keywords=keywords, **self.options)
+        except AssertionError as failure:
+            kinds = getattr(failure, "kinds", {})
+            self.ranks.failed_runs.append(placement | {"problems": {str(r): k for r, k in kinds.items()}})
+            raise
         self.ranks.runs.append(run)
         return run
 

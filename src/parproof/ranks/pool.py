@@ -220,8 +220,8 @@ class RankPool:
     def _outputs(self) -> list[tuple[str, str]]:
         return [RankFiles(self._path(), rank).read_output() for rank in range(self.world_size)]
 
-    def _observation(self, reports: list[Report]) -> dict[str, Any]:
-        """The facts of the run from which an evidence level may be computed."""
+    def placement(self) -> dict[str, Any]:
+        """Which processes the ranks are, and where; known as soon as they are started."""
         emulated = self.places.hosts_are_emulated or not self._launcher.hosts_are_real
         return {
             "launcher": self._launcher.name,
@@ -229,6 +229,11 @@ class RankPool:
             "world_size": self.world_size,
             "ranks": [self.places.facts(rank) | {"pid": p.pid} for rank, p in enumerate(self._processes)],
             "host_kind": "emulated" if emulated else "real",
+        }
+
+    def _observation(self, reports: list[Report]) -> dict[str, Any]:
+        """The facts of the run from which an evidence level may be computed."""
+        return self.placement() | {
             "num_reports": len(reports),
             "ledger": all(s.sequence_expected >= 0 for report in reports for s in report.groups),
             "calls_seen": sum(len(report.rows) for report in reports),

@@ -9,7 +9,7 @@ from typing import Any
 from parproof import registry
 from parproof.evidence import ledger_summary, level
 from parproof.evidence.audit.findings import Pair, record_rule
-from parproof.evidence.record import not_shown
+from parproof.evidence.record import largest_run, last_run, not_shown
 
 _PUBLIC_GROUPS = ("identity", "topology", "communication", "time", "load", "conclusion")
 _CUDA_LANES = ("cuda1", "cuda2")
@@ -36,9 +36,10 @@ def scope_computed(record: dict[str, Any]) -> Iterator[Pair]:
 def lane_observed(record: dict[str, Any]) -> Iterator[Pair]:
     """A GPU lane with ranks on CPU, or a cross-node lane on one host, is another lane's evidence."""
     lane, observation = record["identity"]["lane"], record["observation"]
-    if observation is None or not observation["runs"] or record["conclusion"]["status"] == "blocked":
+    runs = [*observation["runs"], *observation["failed_runs"]] if observation else []
+    if not runs or record["conclusion"]["status"] == "blocked":
         return
-    devices = {str(rank["device"]).split(":")[0] for run in observation["runs"] for rank in run["ranks"]}
+    devices = {str(rank["device"]).split(":")[0] for run in runs for rank in run["ranks"]}
     if lane in _CUDA_LANES and devices != {"cuda"}:
         yield f"lane {lane}", f"ranks on {', '.join(sorted(devices))}"
     if lane == "cross_node" and level.compute_scope(observation) != "multi_host":
@@ -66,8 +67,9 @@ def status_consistent(record: dict[str, Any]) -> Iterator[Pair]:
         yield f"status {status}", "a failure" if end["failure"] else "no failure"
     if (end["skip"] is not None) != (status == "skipped"):
         yield f"status {status}", "a skip reason" if end["skip"] else "no skip reason"
-    if (record["observation"] is None) != (status == "skipped"):
-        yield f"status {status}", "no observation" if record["observation"] is None else "an observation"
+    unseen = record["observation"] is None
+    if (unseen and status in ("ok", "failed")) or (not unseen and status == "skipped"):
+        yield f"status {status}", "no observation" if unseen else "an observation"
 
 
 @record_rule(
@@ -186,15 +188,17 @@ def claims_registered(record: dict[str, Any]) -> Iterator[Pair]:
 @record_rule("topology-observed", "Topology and backend are those of the runs that were seen.")
 def topology_observed(record: dict[str, Any]) -> Iterator[Pair]:
     """A placement that exists only on paper is no placement."""
-    runs = (record["observation"] or {"runs": []})["runs"]
-    largest = max(runs, key=lambda run: run["world_size"], default=None)
+    observation = record["observation"]
+    largest, last = largest_run(observation), last_run(observation)
     derived = (largest["world_size"], largest["ranks"]) if largest else (None, None)
     if (record["topology"]["world_size"], record["topology"]["ranks"]) != derived:
         yield f"world size {record['topology']['world_size']}", str(derived[0])
-    last = (runs[-1]["backend"], runs[-1]["launcher"]) if runs else (None, None)
-    claimed = (record["communication"]["backend"], record["communication"]["launcher"])
-    if claimed != last or record["communication"]["num_runs"] != len(runs):
-        yield f"backend, launcher {claimed}", str(last)
+    told = record["communication"]
+    seen = (last["backend"], last["launcher"]) if last else (None, None)
+    num_runs = len(observation["runs"]) if observation else 0
+    if (told["backend"], told["launcher"], told["num_runs"]) != (*seen, num_runs):
+        claimed = told["backend"], told["launcher"], told["num_runs"]
+        yield f"backend, launcher, runs {claimed}", str((*seen, num_runs))
 
 
 @record_rule(
