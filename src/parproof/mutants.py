@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -51,7 +51,20 @@ def catalogue() -> tuple[Mutant, ...]:
             stem = file.name.removesuffix(".toml")
             for entry in tomllib.loads(file.read_text())["mutant"]:
                 found.append(_checked(entry, stem, file.name))
+                _refuse_namesake(found[-1], found[:-1], file.name)
     return tuple(found)
+
+
+def _refuse_namesake(mutant: Mutant, others: Sequence[Mutant], where: str) -> None:
+    """The kill matrix, test ids and reports know a mutant by its name: two of one name would hide a survivor."""
+    for other in others:
+        if other.name == mutant.name:
+            raise UsageError(
+                f"{mutant.name!r} is already the name of {other.address}",
+                expected="a name of its own for every mutant",
+                where=where,
+                next_step="say in the name what the lie is about, e.g. experts_drop_the_remainder",
+            )
 
 
 def _checked(entry: dict[str, object], stem: str, where: str) -> Mutant:

@@ -163,8 +163,12 @@ def _pickled(value: Any, program: ProgramRef) -> bytes:
 
 
 def _error_info(exception: BaseException) -> ErrorInfo:
-    """pytest and unittest skips are told by name, so that neither is imported here."""
-    skip = any(kind.__name__ in ("Skipped", "SkipTest", "RankSkip") for kind in type(exception).__mro__)
+    """pytest and unittest skips are told by name, so that neither is imported here.
+
+    What a subject does not provide (Unsupported) is a skip too, when all ranks say so.
+    """
+    names = ("Skipped", "SkipTest", "RankSkip", "Unsupported")
+    skip = any(kind.__name__ in names for kind in type(exception).__mro__)
     return ErrorInfo(
         type_name=type(exception).__name__,
         message=tracebacks.message_of(exception),

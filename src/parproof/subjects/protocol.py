@@ -35,7 +35,7 @@ class Subject:
     def reason_against(self, capability: str) -> str | None:
         """Why this subject does not provide the capability, or None when it says it does."""
         stated = next(
-            (why for pattern, why in self.lacks.items() if fnmatch.fnmatch(capability, pattern)), None
+            (why for pattern, why in self.lacks.items() if fnmatch.fnmatchcase(capability, pattern)), None
         )
         if stated is not None:
             return stated
@@ -47,8 +47,12 @@ class Subject:
 
 
 def _covers(pattern: str, capability: str) -> bool:
-    """Asking for «collectives» is answered by a pattern for a part of it."""
-    return fnmatch.fnmatch(capability, pattern) or pattern.startswith(capability + ".")
+    """Asking for «collectives» is answered by a pattern for a part of it; a star spans dots."""
+    depth = capability.count(".") + 1
+    head = ".".join(pattern.split(".")[:depth])
+    return fnmatch.fnmatchcase(capability, pattern) or (
+        pattern.count(".") >= depth and fnmatch.fnmatchcase(capability, head)
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class SubjectRef:
     def load(self) -> Subject:
         """The subject itself."""
         found = resolve(self.address)
-        subject = found() if callable(found) and not isinstance(found, Subject) else found
+        subject = found if isinstance(found, Subject) or not callable(found) else _made(found, self.address)
         if not isinstance(subject, Subject):
             raise UsageError(
                 f"{self.address} is a {type(subject).__name__}",
@@ -77,9 +81,8 @@ class SubjectRef:
 
     def make(self, mechanism: str) -> Any:
         """A new instance of the subject's implementation of a mechanism."""
-        subject = self.load()
         self.require(mechanism)
-        return resolve(subject.mechanisms[mechanism])()
+        return resolve(self.load().mechanisms[mechanism])()
 
     def require(self, capability: str) -> None:
         """Raise Unsupported, with the reason, if the subject lacks the capability."""
@@ -92,21 +95,43 @@ class SubjectRef:
             )
 
 
+def _made(factory: Any, address: str) -> Any:
+    try:
+        return factory()
+    except Exception as broken:
+        raise UsageError(
+            f"{address} raised {type(broken).__name__}: {broken}",
+            expected="a function without arguments that returns a Subject",
+            where="--subject",
+        ) from broken
+
+
 def resolve(address: str) -> Any:
     """The object at «module:attr»; errors say which half is wrong."""
     module_name, separator, attribute = address.partition(":")
     if not separator or not module_name or not attribute:
         raise UsageError(f"{address!r} is no address", expected="module:attr", where="--subject")
-    try:
-        found: Any = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        raise UsageError(
-            f"no module named {missing.name!r} while importing {module_name!r}",
-            where="--subject",
-            next_step="install it in this environment, or add its folder to PYTHONPATH",
-        ) from missing
+    found: Any = _imported(module_name)
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise UsageError(f"{module_name} has no attribute {attribute!r}", where="--subject")
         found = getattr(found, part)
     return found
+
+
+def _imported(module_name: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        own = missing.name is not None and (module_name + ".").startswith(missing.name + ".")
+        raise UsageError(
+            f"no module named {missing.name!r}" + ("" if own else f", which {module_name!r} imports"),
+            where="--subject",
+            next_step="install it in this environment, or add its folder to PYTHONPATH",
+        ) from missing
+    except Exception as broken:
+        raise UsageError(
+            f"importing {module_name!r} raised {type(broken).__name__}: {broken}",
+            where="--subject",
+            next_step=f"python -c 'import {module_name}' shows the traceback",
+        ) from broken
