@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from parproof.cost.traffic import Traffic
 from parproof.errors import InvalidPlan
 
 FORWARD, BACKWARD, INPUT, WEIGHT = "F", "B", "I", "W"
@@ -129,3 +130,41 @@ def one_f_one_b_period_s(work_s: float, transfer_s: float, num_ranks: int) -> fl
     """
     check_sizes(num_ranks, 1)
     return work_s + 2 * transfer_s * (num_ranks - 1) / num_ranks
+
+
+class Crossing(NamedTuple):
+    """What leaves a stage for the next, for one micro-batch: all outputs, and gradients of those that have one."""
+
+    num_outputs: int
+    output_bytes: int
+    num_gradients: int
+    gradient_bytes: int
+
+
+def traffic_by_peer(
+    placement: Sequence[int], rank: int, num_micro: int, crossings: Sequence[Crossing]
+) -> dict[int, list[Traffic]]:
+    """Point-to-point calls and bytes of one rank in one step, by the rank it exchanges them with.
+
+    Full tensors, once each way for every micro-batch; nothing between two stages of one rank. The gradient
+    exchange of replicas and of tied weights is not in it.
+    """
+    totals: dict[tuple[int, str], list[int]] = {}
+    for stage, crossing in enumerate(crossings):
+        near, far = placement[stage], placement[stage + 1]
+        if near == far or rank not in (near, far):
+            continue
+        forward, backward = ("send", "recv") if rank == near else ("recv", "send")
+        peer = far if rank == near else near
+        for op, calls, num_bytes in (
+            (forward, crossing.num_outputs, crossing.output_bytes),
+            (backward, crossing.num_gradients, crossing.gradient_bytes),
+        ):
+            total = totals.setdefault((peer, op), [0, 0])
+            total[0] += num_micro * calls
+            total[1] += num_micro * num_bytes
+    found: dict[int, list[Traffic]] = {}
+    for (peer, op), (calls, num_bytes) in sorted(totals.items()):
+        sent = num_bytes if op == "send" else 0
+        found.setdefault(peer, []).append(Traffic(op, calls, sent, num_bytes - sent))
+    return found

@@ -30,13 +30,15 @@ def problems(orders: Sequence[Sequence[Event]], placement: Sequence[int], num_mi
     """
     found: list[str] = []
     for rank, order in enumerate(orders):
-        found += [f"rank {rank}: {e} belongs to rank {placement[e.stage]}" for e in _foreign(order, rank, placement)]
+        found += [
+            f"rank {rank}: {e} belongs to rank {placement[e.stage]}" for e in _foreign(order, rank, placement)
+        ]
         done: set[Event] = set()
-        for event in (part for whole in order for part in _parts(whole)):
+        for event in (part for whole in order for part in parts(whole)):
             own = [e for e in needs(event, len(placement), True) if e.stage == event.stage]
             found += [f"rank {rank}: {event} before {e}" for e in own if e not in done]
             done.add(event)
-    counted = Counter(part for order in orders for event in order for part in _parts(event))
+    counted = Counter(part for order in orders for event in order for part in parts(event))
     for event in sorted(_all(len(placement), num_micro) | set(counted)):
         wanted = int(event.micro < num_micro and event.stage < len(placement))
         if counted[event] != wanted:
@@ -60,7 +62,7 @@ def _all(num_stages: int, num_micro: int) -> set[Event]:
     }
 
 
-def _parts(event: Event) -> list[Event]:
+def parts(event: Event) -> list[Event]:
     """B as I and W."""
     if event.kind == BACKWARD:
         return [event._replace(kind=INPUT), event._replace(kind=WEIGHT)]
@@ -131,14 +133,14 @@ def _run(
         for rank, order in enumerate(orders):
             while at[rank] < len(order):
                 event = order[at[rank]]
-                before = [e for part in _parts(event) for e in needs(part, len(placement), True)]
-                before = [e for e in before if e not in _parts(event)]
+                before = [e for part in parts(event) for e in needs(part, len(placement), True)]
+                before = [e for e in before if e not in parts(event)]
                 if any(e not in done for e in before):
                     break
                 arrivals = [done[e][0] + transfer_s * (done[e][1] != rank) for e in before]
                 start[event] = max([free_s[rank], *arrivals])
                 free_s[rank] = end[event] = start[event] + duration_s(event)
-                done |= {part: (end[event], rank) for part in _parts(event)}
+                done |= dict.fromkeys(parts(event), (end[event], rank))
                 free_s[rank] += transfer_s * (blocks_sender and _leaves(event, placement))
                 at[rank] += 1
                 moved = True

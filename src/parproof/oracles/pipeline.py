@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+_Found = list[dict[str, Tensor | None]]
+
 
 @dataclass(frozen=True)
 class Answer:
-    """After training: losses[step][micro]; of the last step gradients[stage][name]; parameters at the end.
+    """After training: losses[step] in order of micro-batches (replicas side by side); of the last step gradients[stage][name]; parameters at the end.
 
     terms is the sum of |gradient| over micro-batches: what a rounding error is relative to.
     """
@@ -29,39 +31,42 @@ def train(
     *,
     num_micro: int,
     lr: float,
+    windows: int = 1,
     descending: bool = False,
 ) -> Answer:
-    """Plain gradient descent over batches[replica][step]; one entry of `batches` where data is not split.
+    """Plain gradient descent over batches[replica]; one entry of `batches` where data is not split.
 
     num_micro    micro-batches of a step; the gradient is their mean, and the mean over replicas
+    windows      steps for each update; their gradients add up
     descending   add up the gradients of micro-batches from the last to the first (schedules that run backward
                  in reverse): floating-point addition is not associative
     Each part of the graph is one autograd.grad call on fresh leaves, so that nothing accumulates by itself.
     """
-    losses, answer = [], None
-    for step in range(len(batches[0])):
-        found = [_window(stages, replica[step], loss, num_micro, descending) for replica in batches]
-        losses.append([value for part in found for value in part[0]])
-        gradients = [_mean([part[1][k] for part in found]) for k in range(len(stages))]
-        terms = [_mean([part[2][k] for part in found]) for k in range(len(stages))]
+    losses: list[list[Tensor]] = []
+    total: list[_Found] | None = None
+    answer: list[_Found] = []
+    for step, data in enumerate(zip(*batches, strict=True)):
+        found = [_window(stages, one, loss, num_micro, descending) for one in data]
+        losses.append(
+            [value for values in zip(*(part[0] for part in found), strict=True) for value in values]
+        )
+        window = [
+            [_mean([part[k] for part in parts]) for k in range(len(stages))]
+            for parts in ([one[1] for one in found], [one[2] for one in found])
+        ]
+        total = window if total is None else [_add(*pair) for pair in zip(total, window, strict=True)]
+        if (step + 1) % windows:
+            continue
+        answer, total = total, None
         with torch.no_grad():
-            for parameter, g in {p: g for p, g in _pairs(stages, gradients)}.items():
-                parameter -= lr * g
-        answer = gradients, terms
-    assert answer is not None
+            for parameter, g in dict(_pairs(stages, answer[0])).items():
+                parameter.sub_(lr * g)
     parameters = [{n: p.detach().clone() for n, p in s.named_parameters()} for s in stages]
     return Answer(losses, answer[0], parameters, answer[1])
 
 
-def accumulated(
-    stages: Sequence[nn.Module],
-    batches: Sequence[tuple[Tensor, Tensor]],
-    loss: Callable[[Tensor, Tensor], Tensor],
-    num_micro: int,
-) -> list[dict[str, Tensor | None]]:
-    """Gradients of several steps without an update: the sum of each step's mean."""
-    each = [_window(stages, one, loss, num_micro, False)[1] for one in batches]
-    return [_sum([part[k] for part in each]) for k in range(len(stages))]
+def _add(left: _Found, right: _Found) -> _Found:
+    return [_sum(pair) for pair in zip(left, right, strict=True)]
 
 
 def _pairs(
@@ -73,9 +78,6 @@ def _pairs(
         for name, parameter in stage.named_parameters()
         if (g := found[name]) is not None
     ]
-
-
-_Found = list[dict[str, Tensor | None]]
 
 
 def _window(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,45 +11,18 @@ from torch import Tensor
 
 from parproof import workloads
 from parproof.cost.pipeline import placement
-from parproof.programs.pipeline_watch import Log, Watch
+from parproof.programs.pipeline_watch import Watch
 from parproof.ranks.context import RankContext
-from parproof.subjects.pipeline_protocol import Boundary, PipelineModel, PipelinePlan
+from parproof.subjects.pipeline_protocol import Boundary, PipelineModel
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads import pipeline as models
-
-
-@dataclass(frozen=True)
-class Training:
-    """What to train, and how.
-
-    steps         updates; each on data of its own
-    windows       steps without an update in between, for each update
-    replicas      pipelines side by side, each with data of its own: rank = replica · p + place in the pipeline
-    batch_rows    rows of one step in one replica; None: as many as the micro-batches need
-    pause_s       extra time in every forward and backward of a stage, so that a schedule can be seen in time
-    """
-
-    plan: PipelinePlan
-    kind: str = "chain"
-    steps: int = 2
-    windows: int = 1
-    replicas: int = 1
-    batch_rows: int | None = None
-    pause_s: float = 0.0
-
-    @property
-    def rows(self) -> int:
-        """Rows of one step."""
-        if self.batch_rows is not None:
-            return self.batch_rows
-        return models.ROWS * self.plan.num_micro_batches
-
+from parproof.workloads.pipeline_cases import Training
 
 LR = 2.0**-3
 
 
 def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, Any]:
-    """Train; give back losses, gradients of the last step, parameters, and the log of the last step.
+    """Train; give back losses, gradients of the last step, parameters, and the log of each step.
 
     Phases step0, step1, … hold what a step sends; inspect holds the gathering of results.
     """
@@ -68,7 +40,9 @@ def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, An
         if optimizer is not None:
             optimizer.zero_grad()
         for window in range(case.windows):
-            data = workloads.pipeline.batch(case.rows, (step * case.windows + window) * case.replicas + replica)
+            data = workloads.pipeline.batch(
+                case.rows, (step * case.windows + window) * case.replicas + replica
+            )
             watch.restart()
             with ctx.phase(f"step{step}"):
                 losses.append(_step(training, model, data))
@@ -78,7 +52,9 @@ def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, An
             optimizer.step()
     with ctx.phase("inspect"):
         parameters = {s: _copies(training.parameters(s)) for s in model.stages}
-    return {"losses": losses, "gradients": gradients, "parameters": parameters, "log": watch.finish()}
+    logs = watch.finish()
+    found = {"losses": losses, "gradients": gradients, "parameters": parameters}
+    return found | {"log": logs[-1], "logs": logs}
 
 
 def _groups(ctx: RankContext, replicas: int) -> tuple[dist.ProcessGroup, dist.ProcessGroup | None, int]:
@@ -121,34 +97,20 @@ def refusal(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, 
         return {"refused": f"{type(error).__name__}: {error}"}
 
 
-def split(
-    ctx: RankContext, subject: SubjectRef, stages: Sequence[tuple[str, int]]
-) -> list[dict[str, list[Tensor | None]]]:
-    """Backward in two parts of single stages, twice each: the second pass adds to the gradients of the first."""
-    found = []
-    for kind, index in stages:
+def split(ctx: RankContext, subject: SubjectRef, kind: str) -> dict[int, dict[str, list[Tensor | None]]]:
+    """Backward in two parts of two stages alone, twice each: the second pass adds to the first one's gradients."""
+    found = {}
+    for index in (1, 2):
         stage = models.net(kind, 3).stages[index]
-        inputs, output_grads = split_workload(stage, kind, index)
+        inputs, output_grads = models.alone(kind, index)
         pipeline = subject.make("pipeline")
         first = pipeline.split_backward(stage, inputs, output_grads)
         entry = {"inputs": _list(first.inputs), "returned": _list(first.weights)}
         entry["once"] = _list([p.grad for p in stage.parameters()])
         pipeline.split_backward(stage, inputs, output_grads)
-        found.append(entry | {"twice": _list([p.grad for p in stage.parameters()])})
+        found[index] = entry | {"twice": _list([p.grad for p in stage.parameters()])}
     return found
-
-
-def split_workload(stage: torch.nn.Module, kind: str, index: int) -> tuple[list[Tensor], list[Tensor]]:
-    """(inputs of a stage, gradients of its outputs), all different."""
-    x, y = workloads.pipeline.batch(2 * models.ROWS, 40 + index)
-    inputs = [*x.chunk(2)][: 1 if kind in ("chain", "shared", "frozen") else 2]
-    if kind == "index":
-        inputs = [inputs[0], torch.arange(models.ROWS)]
-    return inputs, list(y.chunk(2))[: len(inputs)] if index < 2 else [y[: models.ROWS]]
 
 
 def _list(tensors: Sequence[Tensor | None]) -> list[Tensor | None]:
     return [None if x is None else x.detach().clone() for x in tensors]
-
-
-__all__ = ["LR", "Log", "Training", "refusal", "split", "train"]

@@ -69,6 +69,7 @@ class Watch:
     def __init__(self, ctx: RankContext) -> None:
         self._rows = ctx.recorder.rows if ctx.recorder is not None else []
         self._log = Log()
+        self._logs: list[Log] = []
         self._alive: Counter[tuple[int, int]] = Counter()
         self._calls: Counter[int] = Counter()
         self._open: dict[int, Any] = {}
@@ -79,13 +80,18 @@ class Watch:
 
     def restart(self) -> None:
         """A new step begins."""
+        self._close()
         self._log = Log()
+        self._logs.append(self._log)
         self._alive.clear()
 
-    def finish(self) -> Log:
-        """The log of the last step."""
+    def finish(self) -> list[Log]:
+        """The log of each step."""
+        self._close()
+        return self._logs
+
+    def _close(self) -> None:
         self._log.left_over = sum(count > 0 for count in self._alive.values())
-        return self._log
 
     # -- the modules' side ---------------------------------------------------------------------------------
 

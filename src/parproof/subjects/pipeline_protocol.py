@@ -123,4 +123,7 @@ class Pipeline(Protocol):
     def split_backward(
         self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]
     ) -> SplitGradients:
-        """One stage, no ranks: run it, then backward to the inputs, then to the weights (added to `.grad`)."""
+        """One stage, no ranks: run it, then backward to the inputs, then to the weights (added to `.grad`).
+
+        output_grads   one for each output; that of an output without a gradient is ignored
+        """

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-WIDTH, ROWS = 4, 3  # ROWS of each micro-batch
+from parproof.workloads.pipeline_cases import ROWS
 
-KINDS = ("chain", "chunks", "shared", "skip", "index", "frozen", "tied")
+WIDTH = 4
 
 
 def _values(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -71,7 +72,7 @@ class Skip(nn.Module):
 
     def forward(self, x: Tensor, skip: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         """[rows, width] each."""
-        y = self.inner(x)
+        y: Tensor = self.inner(x)
         if self.last:
             return y if skip is None else y + 2 * skip
         return y, y if skip is None else skip
@@ -93,6 +94,39 @@ class Index(nn.Module):
         return y if self.last else (y, number)
 
 
+class Hooked(Chain):
+    """Halves the gradient of its input by a hook on it, as clipping or logging code does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, width] in and out."""
+        if x.requires_grad:
+            x.register_hook(lambda g: g / 2)
+        return super().forward(x)
+
+
+class _Product(torch.autograd.Function):
+    """x·W with a backward of its own, which an autograd graph shows as one node."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x @ weight
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return g @ weight.T, x.T @ g
+
+
+class Function(Chain):
+    """A chain whose product is a custom autograd function, as fused kernels are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[rows, width] in and out."""
+        y: Tensor = _Product.apply(x, self.weight)  # type: ignore[no-untyped-call]
+        return torch.tanh(y + self.bias)
+
+
 class Ends(nn.Module):
     """First stage x·E, last stage x·Eᵀ, middle stages a chain: E is one weight used at both ends."""
 
@@ -103,7 +137,11 @@ class Ends(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, width] in and out."""
-        return x @ self.weight.T if self.last else torch.tanh(x @ self.weight)
+        y: Tensor = x @ self.weight.T if self.last else torch.tanh(x @ self.weight)
+        return y
+
+
+Leaving = tuple[tuple[int, ...], torch.dtype, bool]
 
 
 @dataclass(frozen=True)
@@ -111,14 +149,14 @@ class Net:
     """All stages of a model, and what leaves each: (shape of one micro-batch, dtype, has a gradient)."""
 
     stages: Sequence[nn.Module]
-    leaving: Sequence[Sequence[tuple[tuple[int, ...], torch.dtype, bool]]]
+    leaving: Sequence[Sequence[Leaving]]
     tied: tuple[tuple[int, str], ...] = ()
 
 
 def net(kind: str, num_stages: int) -> Net:
     """A model of one kind. Whoever builds it twice gets equal values, and never the same objects."""
     last = num_stages - 1
-    row = ((ROWS, WIDTH), torch.float64, True)
+    row: Leaving = ((ROWS, WIDTH), torch.float64, True)
     leaving = [row]
     tied: tuple[tuple[int, str], ...] = ()
     stages: list[nn.Module] = [Chain(i) for i in range(num_stages)]
@@ -126,14 +164,15 @@ def net(kind: str, num_stages: int) -> Net:
         stages, leaving = [Chunks(i, i == last) for i in range(num_stages)], [row, row]
     elif kind == "shared":
         stages = [Shared(i) for i in range(num_stages)]
+    elif kind in ("hooked", "function"):
+        stages = [{"hooked": Hooked, "function": Function}[kind](i) for i in range(num_stages)]
     elif kind == "skip":
         stages, leaving = [Skip(i, i == last) for i in range(num_stages)], [row, row]
     elif kind == "index":
         stages = [Index(i, i == last) for i in range(num_stages)]
         leaving = [row, ((ROWS,), torch.int64, False)]
     elif kind == "frozen":
-        for name in ("weight", "bias")[: 1 + num_stages % 2]:
-            stages[1].get_parameter(name).requires_grad_(False)
+        stages[1].requires_grad_(False)
     elif kind == "tied":
         embedding = nn.Parameter(_values(WIDTH, WIDTH, seed=600))
         stages[0], stages[last] = Ends(embedding, False), Ends(embedding, True)
@@ -149,3 +188,17 @@ def batch(num_rows: int, step: int) -> tuple[Tensor, Tensor]:
 def mean_square(output: Tensor, target: Tensor) -> Tensor:
     """The loss: a mean over all elements of a micro-batch."""
     return ((output - target) ** 2).mean()
+
+
+def num_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """Payload of a tensor of this shape."""
+    return torch.Size(shape).numel() * dtype.itemsize
+
+
+def alone(kind: str, index: int) -> tuple[list[Tensor], list[Tensor]]:
+    """(inputs, gradients of the outputs) of stage 1 or 2 of three: no two values alike."""
+    x, y = batch(2 * ROWS, 40 + index)
+    inputs = list(x.chunk(2))[: 1 if kind in ("chain", "shared", "frozen", "function") else 2]
+    if kind == "index":
+        inputs = [inputs[0], torch.arange(ROWS)]
+    return inputs, list(y.chunk(2))[: len(inputs) if index < 2 else 1]

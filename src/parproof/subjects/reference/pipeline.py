@@ -97,7 +97,9 @@ class Pipeline:
         """See the protocol."""
         alone = self.stage(1, stage, None)
         alone.forward(0, inputs, None)
-        found = iter(alone.backward_to_inputs(0, [g for g in output_grads if g.is_floating_point()]))
+        outputs = alone.kept[0].outputs
+        grads = [g for x, g in zip(outputs, output_grads, strict=True) if x.is_floating_point()]
+        found = iter(alone.backward_to_inputs(0, grads))
         to_inputs = [next(found) if x.is_floating_point() else None for x in inputs]
         alone.backward_to_weights(0)
         return SplitGradients(to_inputs, [p.grad for p in stage.parameters()])

@@ -58,13 +58,14 @@ class Stage:
         found = torch.autograd.grad(outputs, wanted, kept.grads, retain_graph=True, allow_unused=True)
         return [_or_zero(g, x) for g, x in zip(found, wanted, strict=True)]
 
-    def backward_to_weights(self, micro: int) -> None:
+    def backward_to_weights(self, micro: int) -> list[Tensor]:
         """Gradients of the weights; releases the micro-batch. Goes through the stage's graph once more."""
         kept = self.kept.pop(micro)
         weights = [p for p in self.module.parameters() if p.requires_grad]
         if kept.outputs and weights:
             found = torch.autograd.grad(kept.outputs, weights, kept.grads, allow_unused=True)
             self.accumulate(weights, found)
+        return []
 
     @staticmethod
     def accumulate(weights: Sequence[nn.Parameter], found: Sequence[Tensor | None]) -> None:
@@ -73,9 +74,7 @@ class Stage:
             if g is not None:
                 weight.grad = g if weight.grad is None else weight.grad + g
 
-    def _pairs(
-        self, kept: Kept, grads: Sequence[Tensor] | None
-    ) -> tuple[list[Tensor], list[Tensor | None]]:
+    def _pairs(self, kept: Kept, grads: Sequence[Tensor] | None) -> tuple[list[Tensor], list[Tensor | None]]:
         """Outputs that have a gradient, each with its own; a loss starts with 1."""
         if grads is None:
             return kept.outputs, [None]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -45,7 +46,7 @@ class Training:
                 given = [micro_inputs[work.micro]] if work.stage == 0 else self._arrived("F", work)
                 target = micro_targets[work.micro] if work.stage == self.last else None
                 with torch.enable_grad():
-                    out = self._observed(work, lambda g=given, t=target, w=work: self._forward(w, g, t))
+                    out = self._observed(work, functools.partial(self._forward, work, given, target))
                 if work.stage == self.last:
                     losses[work.micro] = out[0].detach()
             else:
@@ -61,17 +62,16 @@ class Training:
     def _backward(self, work: Work) -> None:
         stage = self.stages[work.stage]
         if work.kind == "W":
-            self._observed(work, lambda: stage.backward_to_weights(work.micro) or [])
+            self._observed(work, lambda: stage.backward_to_weights(work.micro))
             return
         grads = None if work.stage == self.last else self._arrived("B", work)
         run = stage.backward if work.kind == "B" else stage.backward_to_inputs
         self._observed(work, lambda: run(work.micro, grads))
 
-    def _observed(self, work: Work, run: object) -> list[Tensor]:
+    def _observed(self, work: Work, run: Callable[[], list[Tensor]]) -> list[Tensor]:
         """Compute between two calls of the observer, then hand the result on."""
-        assert callable(run)
         self.observe(work.kind, "start", work.stage, work.micro)
-        made: list[Tensor] = run()
+        made = run()
         self.observe(work.kind, "end", work.stage, work.micro)
         target = None if work.kind == "W" else self.wire.target(work)
         if target is not None:

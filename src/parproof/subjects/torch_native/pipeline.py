@@ -112,8 +112,8 @@ class Pipeline:
             stage.observe = observe
             stages[index] = stage
         if plan.schedule in SINGLE:
-            (stage,) = stages.values()
-            schedule = SINGLE[plan.schedule](stage, plan.num_micro_batches, loss_fn=model.loss)
+            (only,) = stages.values()
+            schedule = SINGLE[plan.schedule](only, plan.num_micro_batches, loss_fn=model.loss)
         else:
             made = MULTI[plan.schedule]
             schedule = made(list(stages.values()), plan.num_micro_batches, loss_fn=model.loss)

@@ -1,0 +1,76 @@
+"""Which trainings the pipeline experiment looks at. No torch here: a test module reads it at collection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parproof.subjects.pipeline_protocol import PipelinePlan
+
+ROWS = 3  # of each micro-batch
+
+# Name in test ids → (schedule, stages on each rank).
+SCHEDULES = {
+    "fill_drain": ("fill_drain", 1),
+    "one_f_one_b": ("one_f_one_b", 1),
+    "interleaved": ("interleaved", 2),
+    "breadth_first": ("breadth_first", 2),
+    "zero_bubble": ("zero_bubble", 1),
+    "zero_bubble_x2": ("zero_bubble", 2),
+    "zero_bubble_v": ("zero_bubble_v", 2),
+    "dual_pipe_v": ("dual_pipe_v", 2),
+}
+# One schedule for each way of running one: whole and split backward, one stage, several, and there and back.
+ENGINES = ("fill_drain", "one_f_one_b", "interleaved", "zero_bubble", "zero_bubble_v", "dual_pipe_v")
+ACCUMULATING = ("fill_drain", "interleaved", "zero_bubble", "zero_bubble_v")
+
+# What stages are made of, and what crosses from one to the next, beside the plain chain.
+KINDS = ("chunks", "shared", "skip", "index", "frozen", "hooked", "function")
+
+# (schedule, micro-batches, rows, numbers that the refusal has to name), by the name in test ids.
+REFUSED = {f"{name}-none": (name, 0, 8, ("0",)) for name in SCHEDULES} | {
+    "interleaved-rounds": ("interleaved", 5, 15, ("5", "2")),
+    "fill_drain-short": ("fill_drain", 4, 3, ("3",)),
+    "fill_drain-uneven": ("fill_drain", 4, 10, ("4", "10")),
+}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What to train, and how.
+
+    steps         updates; each on data of its own
+    windows       steps without an update in between, for each update
+    replicas      pipelines side by side, each with data of its own: rank = replica · p + place in the pipeline
+    batch_rows    rows of one step in one replica; None: as many as the micro-batches need
+    pause_s       extra time in every forward and backward of a stage, so that a schedule can be seen in time
+    """
+
+    plan: PipelinePlan
+    kind: str = "chain"
+    steps: int = 2
+    windows: int = 1
+    replicas: int = 1
+    batch_rows: int | None = None
+    pause_s: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        """Rows of one step."""
+        return ROWS * self.plan.num_micro_batches if self.batch_rows is None else self.batch_rows
+
+
+def training(schedule: str, world: int, m: int | None = None, **options: object) -> Training:
+    """A training by the name of its schedule in test ids.
+
+    m   None: four micro-batches, or eight where a schedule needs two for each rank, or shows more with them.
+        Powers of two, so that a division by their number rounds nothing.
+    """
+    name, stages_per_rank = SCHEDULES[schedule]
+    if m is None:
+        m = 8 if world > 2 and schedule in ("dual_pipe_v", "one_f_one_b") else 4
+    return Training(PipelinePlan(name, m, stages_per_rank), **options)  # type: ignore[arg-type]
+
+
+def num_ranks(schedule: str) -> int:
+    """Ranks that make three stages or four, so that one is neither first nor last."""
+    return 3 if SCHEDULES[schedule][1] == 1 else 2

@@ -1,0 +1,231 @@
+"""PAR-PIPELINE-SCHEDULE: a model cut into stages over ranks, a batch cut into micro-batches.
+
+Question   Does a schedule change only when things happen, and what idles and stays in memory meanwhile?
+Baseline   one process, all stages in a row, micro-batch by micro-batch.
+Candidate  --subject: fill-drain, 1F1B, interleaved, breadth-first, zero-bubble and V-shaped schedules.
+Claims     C1   the loss of each micro-batch and all gradients of all stages equal the baseline's, bit for bit.
+           C2   so do the weights after several updates, also when several steps make one update.
+           C3   so they do for stages with several outputs, skips, integers, shared, frozen and tied weights.
+           C4   backward to the inputs and then to the weights gives the same as backward in one pass.
+           C5   everything is done once, in the schedule's order; ledger, modules and clock bear it out.
+           C6   live activations peak where the model says: 1F1B holds min(m, p − s), not m and not 2(p − s) − 1.
+           C7   neighbours exchange full tensors, once each way for a micro-batch, and nobody else anything.
+           C8   what cannot run is refused on every rank before anything is sent, and never hangs.
+           C9   pipelines side by side, with other data, arrive at the mean over all data.
+           C10  ranks work at the same time, and no step beats the modelled makespan.
+Not shown  speed, overlap of transfer and compute, memory in bytes of a device; NCCL's order of sends.
+"""
+
+import pytest
+
+from parproof import checks, oracles, programs, workloads
+from parproof.cost import pipeline as cost
+from parproof.workloads import pipeline_cases as cases
+
+pytestmark = [pytest.mark.experiment("PAR-PIPELINE-SCHEDULE"), pytest.mark.lanes("cpu")]
+
+DEADLINE_S = (
+    15.0  # a schedule that deadlocks is named by the ranks' stacks; a good one takes well below a second
+)
+RUNS = {}
+by_schedule = pytest.mark.parametrize("schedule", cases.SCHEDULES)
+by_engine = pytest.mark.parametrize("schedule", cases.ENGINES)
+over_world = pytest.mark.parametrize("world", [2, 3, 4], ids="W{}".format)
+
+
+def trained(
+    ranks, subject, world, schedule, m=None, *, program="train", deadline_s=DEADLINE_S, ledger=True, **options
+):
+    """(run of a training, its case). One run is judged by several claims, so it is made once and kept."""
+    case = cases.training(schedule, world, m, **options)
+    subject.require(f"pipeline.{case.plan.schedule}.{case.plan.stages_per_rank}.{case.kind}")
+    key = (subject.address, world, program, case)
+    if key in RUNS:
+        ranks.runs.append(RUNS[key])
+    else:
+        RUNS[key] = ranks(world, deadline_s=deadline_s, ledger=ledger).run(
+            getattr(programs.pipeline, program), subject, case
+        )
+    return RUNS[key], case
+
+
+@pytest.mark.claim("C1")
+@by_schedule
+@over_world
+def test_c1_losses_and_gradients_equal_one_process(world, schedule, ranks, subject, evidence):
+    """Float64 and the same additions in the same order: equality is the tolerance."""
+    run, case = trained(ranks, subject, world, schedule)
+    evidence.on("pipeline_chain", schedule=schedule, world=world, micro_batches=case.plan.num_micro_batches)
+    judge = checks.pipeline.Judge(run, case)
+    judge.values()
+
+
+@pytest.mark.claim("C1")
+@pytest.mark.parametrize(
+    ("schedule", "m"),
+    [
+        ("fill_drain", 1),
+        *((name, m) for name in ("fill_drain", "one_f_one_b", "zero_bubble") for m in (6, 16)),
+    ],
+)
+def test_c1_the_mean_is_taken_once_whatever_the_number_of_micro_batches(m, schedule, ranks, subject):
+    """Early stages too: a stage that scales what is already scaled shows by a factor of m."""
+    judge = checks.pipeline.Judge(*trained(ranks, subject, 2, schedule, m, steps=1), exact=m != 6)
+    judge.values()
+
+
+@pytest.mark.claim("C2")
+@by_schedule
+@over_world
+def test_c2_weights_follow_the_baseline_over_updates(world, schedule, ranks, subject):
+    """The second step starts from the first one's weights, with buffers and graphs that were used before."""
+    checks.pipeline.Judge(*trained(ranks, subject, world, schedule)).parameters()
+
+
+@pytest.mark.claim("C2")
+@pytest.mark.parametrize("schedule", cases.ACCUMULATING)
+def test_c2_steps_without_an_update_accumulate(schedule, ranks, subject):
+    """The gradient is the sum of the steps' means: what is there already must not be divided again."""
+    judge = checks.pipeline.Judge(*trained(ranks, subject, 2, schedule, steps=1, windows=3), exact=False)
+    judge.gradients()
+    judge.parameters()
+
+
+@pytest.mark.claim("C3")
+@by_engine
+@pytest.mark.parametrize("kind", cases.KINDS)
+def test_c3_stages_of_every_kind_equal_the_baseline(kind, schedule, ranks, subject, evidence):
+    """Split outputs, one weight used twice, a tensor passed on, integers, a stage that learns nothing."""
+    evidence.on(f"pipeline_{kind}", schedule=schedule, world=cases.num_ranks(schedule))
+    judge = checks.pipeline.Judge(*trained(ranks, subject, cases.num_ranks(schedule), schedule, kind=kind))
+    judge.values()
+    judge.parameters()
+
+
+@pytest.mark.claim("C3")
+@by_engine
+def test_c3_a_weight_tied_between_the_first_and_the_last_stage_has_one_gradient(schedule, ranks, subject):
+    """Two owners hold the same sum, bit for bit; on one rank it is one object, and its mean is taken once."""
+    subject.require(f"pipeline.tied.{'rank' if schedule in cost.V_SHAPED else 'ranks'}")
+    run, case = trained(ranks, subject, cases.num_ranks(schedule), schedule, kind="tied", steps=1)
+    judge = checks.pipeline.Judge(run, case, exact=False)
+    judge.values()
+    placed = checks.pipeline.places(case, run.world_size)
+    first, last = (run.results[placed[s]]["parameters"][s]["weight"] for s in (0, len(placed) - 1))
+    checks.assert_exact(first, last, where=run.where(placed[0]), what="tied weight after an update")
+
+
+@pytest.mark.claim("C4")
+@pytest.mark.parametrize("kind", ["chain", "chunks", "shared", "skip", "index", "frozen", "function"])
+def test_c4_backward_in_two_parts_equals_backward_in_one(kind, ranks, subject):
+    """In the middle and at the end of a model; `.grad` adds up over two micro-batches."""
+    subject.require("pipeline.split")
+    (found,) = ranks(1).run(programs.pipeline.split, subject, kind).results
+    for k, seen in found.items():
+        stage = workloads.pipeline.net(kind, 3).stages[k]
+        inputs, weights = oracles.pipeline.whole_backward(stage, *workloads.pipeline.alone(kind, k))
+        twice = [None if g is None else 2 * g for g in weights]
+        expected = {"inputs": inputs, "once": weights, "twice": twice}
+        checks.pipeline.assert_split(seen, expected, where=f"stage {k} of {kind}")
+
+
+@pytest.mark.claim("C4")
+def test_c4_the_weight_gradients_it_returns_are_those_it_computed(ranks, subject):
+    """Not what was in `.grad` before: a caller that uses the return value would train on stale gradients."""
+    subject.require("pipeline.split")
+    (found,) = ranks(1).run(programs.pipeline.split, subject, "chain").results
+    for k, seen in found.items():
+        checks.pipeline.assert_split(seen, {"returned": seen["once"]}, where=f"stage {k}: return value")
+
+
+@pytest.mark.claim("C5")
+@by_schedule
+@over_world
+def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, ranks, subject):
+    """What a subject reports is compared with what its ledger, the stages' modules and the clock saw."""
+    run, case = trained(ranks, subject, world, schedule)
+    checks.pipeline_order.assert_order(run, case)
+    checks.pipeline_order.assert_reports_are_true(run, case)
+
+
+@pytest.mark.claim("C6")
+@by_schedule
+@over_world
+def test_c6_live_activations_peak_where_the_model_says(world, schedule, ranks, subject, evidence):
+    """Counted by the tensors that autograd keeps, micro-batch by micro-batch, not by what a subject says."""
+    run, case = trained(ranks, subject, world, schedule)
+    observed = checks.pipeline_order.observed(run)
+    peaks = checks.pipeline.assert_live(run, case, observed)
+    evidence.on("pipeline_chain", schedule=schedule, world=world, micro_batches=case.plan.num_micro_batches)
+    evidence.measured(peak_live_activations_per_rank=peaks)
+
+
+@pytest.mark.claim("C7")
+@by_engine
+@pytest.mark.parametrize("kind", ["chain", "chunks", "index"])
+def test_c7_neighbours_exchange_full_tensors_once_each_way(kind, schedule, ranks, subject, evidence):
+    """By peer; integers go forward only. Setting up may cost a message once, so the second step is judged."""
+    run, case = trained(ranks, subject, cases.num_ranks(schedule), schedule, kind=kind)
+    evidence.on(f"pipeline_{kind}", schedule=schedule, world=run.world_size)
+    evidence.predict(checks.pipeline.assert_traffic(run, case))
+
+
+@pytest.mark.claim("C8")
+@pytest.mark.parametrize(("schedule", "m", "rows", "numbers"), cases.REFUSED.values(), ids=cases.REFUSED)
+def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers, ranks, subject):
+    """With the numbers that do not fit, and without a message to a rank that will never answer."""
+    run, _ = trained(
+        ranks, subject, 2, schedule, m, steps=1, batch_rows=rows, program="refusal", deadline_s=4.0
+    )
+    for rank, result in enumerate(run.results):
+        text = result["refused"] or "accepted"
+        assert all(number in text for number in numbers), f"{run.where(rank)}: {m} of {rows} rows: {text}"
+        assert run.ledgers[rank] == (), f"{run.where(rank)}: sent something before it refused"
+
+
+@pytest.mark.claim("C8")
+@by_schedule
+def test_c8_fewer_micro_batches_than_ranks_are_refused_or_right(schedule, ranks, subject):
+    """Never a hang, and never some ranks refusing while others wait for them."""
+    run, case = trained(ranks, subject, 3, schedule, 2, steps=1, program="refusal", deadline_s=4.0)
+    refused = [result["refused"] for result in run.results]
+    if not any(refused):
+        checks.pipeline.Judge(run, case).gradients()
+    for rank, text in enumerate(refused):
+        assert bool(text) == any(refused), f"{run.where(rank)}: goes on where others refuse: {refused}"
+        assert text is None or ("2" in text and run.ledgers[rank] == ()), f"{run.where(rank)}: {text}"
+
+
+@pytest.mark.claim("C9")
+@pytest.mark.parametrize(
+    "schedule", ["fill_drain", "one_f_one_b", "interleaved", "zero_bubble", "zero_bubble_v"]
+)
+def test_c9_pipelines_side_by_side_take_the_mean_over_all_data(schedule, ranks, subject):
+    """Two pipelines of two ranks: gradients are reduced once a step, after the last micro-batch of each stage."""
+    subject.require("pipeline.replicas")
+    judge = checks.pipeline.Judge(*trained(ranks, subject, 4, schedule, replicas=2))
+    judge.values()
+    judge.parameters()
+
+
+@pytest.mark.claim("C10")
+@pytest.mark.parametrize("schedule", ["fill_drain", "one_f_one_b"])
+def test_c10_ranks_work_at_the_same_time(schedule, ranks, subject, evidence):
+    """Stages sleep, so cores do not matter. One after another would leave a share of at least 1 − 1/p idle."""
+    world, m, pause_s = 3, 8, 0.004
+    run, _ = trained(ranks, subject, world, schedule, m, steps=4, pause_s=pause_s, ledger=False)
+    steps = checks.pipeline_order.occupancy(run)[1:]  # the first step warms up
+    ratios = [1 - sum(busy_s) / (world * makespan_s) for makespan_s, busy_s in steps]
+    evidence.on("pipeline_chain", schedule=schedule, world=world, micro_batches=m, pause_s=pause_s)
+    evidence.measured(bubble_ratio=ratios, modelled_bubble_ratio=float(cost.bubble_ratio(world, m)))
+    evidence.measured(
+        stage_time_s=[busy_s for _, busy_s in steps],
+        micro_batches_per_s=[m / makespan_s for makespan_s, _ in steps],
+    )
+    evidence.timed("step", [[makespan_s for makespan_s, _ in steps]] * world, warmup=1)
+    assert min(ratios) < 1 - 1 / world, f"bubble {min(ratios):.3f}: no two ranks work at the same time"
+    least_s = cost.training_slots(world, m) * pause_s
+    shortest_s = min(makespan_s for makespan_s, _ in steps)
+    assert shortest_s >= least_s, (
+        f"makespan {shortest_s:.4f} s, shorter than the {least_s:.4f} s it has to take"
+    )
