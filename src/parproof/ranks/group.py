@@ -7,6 +7,7 @@ import datetime
 import gc
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,8 @@ from parproof.ranks.rendezvous import open_store
 
 if TYPE_CHECKING:
     from parproof.ledger.recorder import Recorder
+
+_SETTLE_S = 0.02
 
 
 class DefaultGroup:
@@ -104,7 +107,7 @@ class DefaultGroup:
             return (), (), False
         world = dist.distributed_c10d._world
         states = tuple(self._state(group, recorder) for group in world.pg_map)
-        in_flight = recorder.in_flight() if recorder else ()
+        in_flight = _still_in_flight(recorder) if recorder else ()
         alone = len(states) == 1 and dist.group.WORLD is self._made
         return states, in_flight, alone and not in_flight and recorder is not None
 
@@ -129,6 +132,14 @@ class DefaultGroup:
                 group.abort()
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
+
+
+def _still_in_flight(recorder: Recorder) -> tuple[str, ...]:
+    """A backend marks a call as completed a moment after it has handed out the result (DDP's last bucket)."""
+    end = time.monotonic() + _SETTLE_S
+    while (pending := recorder.in_flight()) and time.monotonic() < end:
+        time.sleep(0.0005)
+    return pending
 
 
 def _debug_level(job: Job) -> DebugLevel:
