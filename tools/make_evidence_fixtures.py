@@ -134,6 +134,7 @@ class Directory:
             "exit_status": 0,
             "command": ["pytest", "-m", "cpu", "--evidence", "evidence"],
             "collected": [record["identity"]["nodeid"] for record in self.records],
+            "collection_errors": [],
             "num_deselected": 0,
             "source": {"commit": COMMIT, "dirty": False, "fingerprint": canonical.digest("fixture")},
         }

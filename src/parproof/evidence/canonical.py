@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,20 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def plain(value: Any, where: str) -> Any:
+def plain(value: Any, where: str, text: Callable[[str], str] = str) -> Any:
     """The value as JSON holds it, so that writing and reading give the same: str names, lists, finite numbers.
 
+    text     applied to every string that is no name
     Errors   UsageError for a tensor, a set, NaN, … : evidence keeps what was measured, not what happens to print
     """
-    if value is None or isinstance(value, (bool, str)):
-        return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return text(str(value)).encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
-        return {_name(key, where): plain(item, f"{where}.{key}") for key, item in value.items()}
+        return {_name(key, where): plain(item, f"{where}.{key}", text) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, f"{where}[{place}]") for place, item in enumerate(value)]
+        return [plain(item, f"{where}[{place}]", text) for place, item in enumerate(value)]
     if isinstance(value, int) and abs(value) < MAX_INTEGER:
         return int(value)
     if isinstance(value, float) and math.isfinite(value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +53,11 @@ class Outcome:
     trace_sha256: str | None = None
 
 
-def build(outcome: Outcome) -> dict[str, Any]:
-    """The record, without its place in a run (sequence, run id, previous hash): the store adds those."""
+def build(outcome: Outcome, text: Callable[[str], str] = str) -> dict[str, Any]:
+    """The record, without its place in a run (sequence, run id, previous hash): the store adds those.
+
+    text   applied to every string: takes the machine's places out
+    """
     observation = _observation(outcome)
     level, why = compute_level(observation)
     record: dict[str, Any] = {
@@ -69,7 +72,7 @@ def build(outcome: Outcome) -> dict[str, Any]:
         "observation": observation,
     }
     record["not_collected"] = _reasons(record, outcome)
-    found: dict[str, Any] = canonical.plain(record, outcome.nodeid)
+    found: dict[str, Any] = canonical.plain(record, outcome.nodeid, text)
     return found
 
 

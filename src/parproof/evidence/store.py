@@ -30,7 +30,7 @@ class EvidenceStore:
     """One run's evidence. `open` first, `add` for each record in order, then `seal` or `discard`."""
 
     def __init__(self, directory: Path, *, root: Path, command: list[str], label: str) -> None:
-        self.directory = directory.absolute()
+        self.directory = directory.resolve()
         self._root = root
         self._command = command
         self._label = label
@@ -51,8 +51,16 @@ class EvidenceStore:
                 where="--evidence",
                 next_step="name another directory, or move the old one away",
             )
+        if self.directory.is_mount():
+            raise UsageError(
+                f"{self.directory} is a mount point, which a finished directory cannot replace",
+                expected="a new or empty directory",
+                where="--evidence",
+                next_step=f"name a directory inside it: {self.directory / 'evidence'}",
+            )
         try:
             self.directory.parent.mkdir(parents=True, exist_ok=True)
+            self._sweep()
             self._partial.mkdir()
             self._file = (self._partial / RECORDS).open("w", encoding="utf-8")
         except OSError as error:
@@ -73,13 +81,19 @@ class EvidenceStore:
         self._counts[placed["conclusion"]["status"]] += 1
         return placed
 
-    def seal(self, *, collected: list[str], num_deselected: int, exit_status: int, complete: bool) -> None:
+    def seal(
+        self,
+        *,
+        collected: list[str],
+        collection_errors: list[str],
+        num_deselected: int,
+        exit_status: int,
+        complete: bool,
+    ) -> None:
         """Write the manifest over everything and give the directory its name. Errors: OSError; nothing is left then."""
         assert self._file is not None
         self._sync_and_close()
-        (self._partial / ENVIRONMENT).write_text(
-            canonical.dumps(environment.describe()) + "\n", encoding="utf-8"
-        )
+        _write(self._partial / ENVIRONMENT, environment.describe())
         files = sorted(p for p in self._partial.rglob("*") if p.is_file())
         manifest = {
             "schema": MANIFEST_SCHEMA,
@@ -91,6 +105,7 @@ class EvidenceStore:
             "exit_status": exit_status,
             "command": self._command,
             "collected": collected,
+            "collection_errors": collection_errors,
             "num_deselected": num_deselected,
             "num_records": self._num_records,
             "last_record": self._previous,
@@ -105,14 +120,18 @@ class EvidenceStore:
             },
         }
         manifest["digest"] = canonical.digest(manifest)
-        target = self._partial / MANIFEST
-        with target.open("w", encoding="utf-8") as file:
-            file.write(canonical.dumps(manifest) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        if self.directory.exists():
-            self.directory.rmdir()
+        _write(self._partial / MANIFEST, manifest)
+        # Takes the place of an empty directory, and of no other.
         self._partial.rename(self.directory)
+        _sync(self.directory.parent)
+
+    def _sweep(self) -> None:
+        """Remove what a run left that was killed before it could."""
+        prefix = f".{self.directory.name}.partial-"
+        for left in self.directory.parent.iterdir():
+            owner = left.name.removeprefix(prefix)
+            if left.name.startswith(prefix) and owner.isdecimal() and not _is_alive(int(owner)):
+                shutil.rmtree(left, ignore_errors=True)
 
     def discard(self) -> None:
         """Leave nothing."""
@@ -127,3 +146,26 @@ class EvidenceStore:
         os.fsync(self._file.fileno())
         self._file.close()
         self._file = None
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(canonical.dumps(value) + "\n", encoding="utf-8")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -6,7 +6,7 @@ only the controller writes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ import pytest
 from parproof.cost.traffic import Traffic
 from parproof.errors import ParproofError
 from parproof.evidence import canonical
+from parproof.evidence.places import without_places
 from parproof.plugin import outcomes
 
 if TYPE_CHECKING:
     from parproof.evidence.store import EvidenceStore
 
 _EVIDENCE: pytest.StashKey[Evidence] = pytest.StashKey()
+_DESELECTED = "parproof_deselected"
 _WRITER: pytest.StashKey[Writer] = pytest.StashKey()
 
 
@@ -87,9 +89,11 @@ def pytest_runtest_makereport(
     from parproof.evidence.record import build
 
     made = item.stash.get(_EVIDENCE, None)
-    record = build(outcomes.outcome_of(item, history, made.facts() if made else {}))
+    text = without_places(item.config.rootpath)
+    record = build(outcomes.outcome_of(item, history, made.facts() if made else {}), text)
     conclusion = record["conclusion"]
     report.user_properties += [
+        ("parproof.node", record["identity"]["nodeid"]),
         ("parproof.level", conclusion["evidence_level"] or "none"),
         ("parproof.status", conclusion["status"]),
         ("parproof.reason", outcomes.reason_text(conclusion)),
@@ -109,33 +113,57 @@ def _is_ours(item: pytest.Item) -> bool:
     return bool(uses) or item.get_closest_marker("experiment") is not None or asked
 
 
+class Worker:
+    """In a worker of xdist: what only a worker sees travels in its output."""
+
+    def __init__(self, output: dict[str, Any]) -> None:
+        self._output = output
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Counted here, told at the end."""
+        self._output[_DESELECTED] = self._output.get(_DESELECTED, 0) + len(items)
+
+
 class Writer:
     """Controller only: takes records off the reports and closes the directory at the end."""
 
-    def __init__(self, store: EvidenceStore) -> None:
+    def __init__(self, store: EvidenceStore, text: Callable[[str], str]) -> None:
         self.store = store
+        self.text = text
         self.collected: list[str] = []
+        self.collection_errors: list[str] = []
         self.num_deselected = 0
         self.error: str | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """What was collected here; under xdist the workers tell (below)."""
-        self.collected = self.collected or [item.nodeid for item in session.items]
+        self.collected = self.collected or [self.text(item.nodeid) for item in session.items]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """All workers collect the same."""
-        self.collected = list(ids)
+        self.collected = [self.text(nodeid) for nodeid in ids]
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Counted, so that a selection does not look like the whole."""
         self.num_deselected += len(items)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Under xdist it is the workers who deselect, all the same."""
+        told = getattr(node, "workeroutput", {}).get(_DESELECTED, 0)
+        self.num_deselected = max(self.num_deselected, told)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that could not be read hides tests that nobody can count."""
+        if report.failed and self.text(report.nodeid) not in self.collection_errors:
+            self.collection_errors.append(self.text(report.nodeid))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write a record; a report without one is of a worker that crashed."""
         record = getattr(report, "parproof_record", None)
         if record is None and report.when not in ("setup", "call", "teardown"):
-            record = outcomes.crashed(report)
+            record = outcomes.crashed(report, self.text)
         if record is None or self.error:
             return
         try:
@@ -150,9 +178,10 @@ class Writer:
         try:
             self.store.seal(
                 collected=self.collected,
+                collection_errors=self.collection_errors,
                 num_deselected=self.num_deselected,
                 exit_status=exit_status,
-                complete=complete,
+                complete=complete and not self.collection_errors,
             )
         except (OSError, ValueError) as error:
             self._give_up(error)
@@ -166,22 +195,30 @@ class Writer:
 def pytest_configure(config: pytest.Config) -> None:
     """With --evidence: make sure, before any test runs, that the directory can be written."""
     directory = config.getoption("--evidence")
-    if directory is None or hasattr(config, "workerinput") or config.option.collectonly:
+    if directory is None or config.option.collectonly:
+        return
+    if config.getoption("--parproof-mutants"):
+        raise pytest.UsageError(
+            "--evidence with --parproof-mutants: a killed mutant passes and proves no subject"
+        )
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(Worker(vars(config)["workeroutput"]), "parproof-evidence-worker")
         return
     from parproof.evidence.store import EvidenceStore
 
+    text = without_places(config.rootpath)
     arguments = [str(argument) for argument in config.invocation_params.args]
     store = EvidenceStore(
         Path(config.invocation_params.dir, directory),
         root=config.rootpath,
-        command=["pytest", *arguments],
+        command=["pytest", *map(text, arguments)],
         label=config.getoption("--parproof-run-label"),
     )
     try:
         store.open()
     except ParproofError as error:
         raise pytest.UsageError(str(error)) from error
-    config.stash[_WRITER] = Writer(store)
+    config.stash[_WRITER] = Writer(store, text)
     config.pluginmanager.register(config.stash[_WRITER], "parproof-evidence-writer")
 
 

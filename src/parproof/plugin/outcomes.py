@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,7 +134,7 @@ def _subject(item: pytest.Item) -> dict[str, str] | None:
     return {"name": module.rsplit(".", 1)[-1] if attribute == "SUBJECT" else attribute, "address": address}
 
 
-def crashed(report: pytest.TestReport) -> dict[str, Any]:
+def crashed(report: pytest.TestReport, text: Callable[[str], str]) -> dict[str, Any]:
     """The record of a test whose process died: it could not judge."""
     from parproof.evidence.record import build
 
@@ -144,11 +144,8 @@ def crashed(report: pytest.TestReport) -> dict[str, Any]:
         "phase": "call",
         "rank": None,
     }
-    return build(
-        Outcome(
-            nodeid=report.nodeid, status="blocked", duration_s=report.duration, failure=failure, ran=False
-        )
-    )
+    outcome = Outcome(report.nodeid, "blocked", report.duration, failure=failure, ran=False)
+    return build(outcome, text)
 
 
 def reason_text(conclusion: Mapping[str, Any]) -> str:

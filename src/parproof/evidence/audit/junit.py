@@ -39,7 +39,8 @@ def read_junit(path: Path) -> Told:
     for case in root.iter("testcase"):
         properties = {p.get("name"): p.get("value") or "" for p in case.iter("property")}
         status = properties.get("parproof.status") or _status(case)
-        found[f"{case.get('classname')}::{case.get('name')}"] = (
+        node = properties.get("parproof.node")
+        found[name_in_junit(node) if node else f"{case.get('classname')}::{case.get('name')}"] = (
             status,
             properties.get("parproof.level", "none"),
         )

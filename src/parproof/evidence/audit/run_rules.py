@@ -106,6 +106,8 @@ class Complete:
                 "evidence of a whole run",
                 f"a run that ended early (exit status {self._manifest['exit_status']})",
             )
+        for nodeid in self._manifest["collection_errors"]:
+            yield nodeid, "tests of this file", "it could not be collected"
         for nodeid in sorted(collected - set(self._seen)):
             yield nodeid, "collected", "no record"
         for nodeid in sorted(set(self._seen) - collected):
