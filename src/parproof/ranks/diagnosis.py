@@ -202,11 +202,14 @@ def _death(evidence: Evidence, rank: int) -> RankProblem:
 
 
 def _silent(evidence: Evidence, rank: int) -> RankProblem:
-    """kind «waits» when the rank is inside torch, «silent» when it is anywhere else."""
+    """kind «waits» when the rank is where ranks wait for each other, «silent» when it is anywhere else."""
     stacks = evidence.stacks.get(rank, Stacks())
     last = evidence.last_call(rank)
-    waits = stacks.is_inside_torch and bool(last)
-    doing = f"waits in {last}" if waits else f"last {last}" if last else "no communication call yet"
+    waits = stacks.seems_to_wait
+    if waits:
+        doing = f"waits in {last or 'torch.distributed'}"
+    else:
+        doing = f"last {last}" if last else "no communication call yet"
     summary = f"did not report within {evidence.waited_s:.1f} s{_place(evidence, rank)}; {doing}"
     return RankProblem(rank, "waits" if waits else "silent", summary, str(stacks))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class RankProblem:
     """What went wrong with one rank.
 
-    kind     raised | died | silent (hangs outside torch) | waits (for others) | absent (never joined a call that
+    kind     raised | died | silent (hangs elsewhere) | waits (for others) | absent (never joined a call that
              others wait in) | skipped_alone | mismatch
     aspect   of a mismatch: operation, reduce op, root, dtype, form, shape, split, participation, message size …
     """

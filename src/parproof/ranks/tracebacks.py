@@ -13,6 +13,7 @@ _MAX_MESSAGE = 4000
 _OWN = re.compile(r"/parproof/(ranks|ledger)/|/multiprocessing/|/c10d_logger\.py|^<frozen|^<string>")
 _LIBRARY = (sysconfig.get_path("stdlib") + os.sep, "<")
 _TORCH = re.compile(r"/(torch|numpy)/")
+_WAITING = re.compile(r"/torch/(distributed|autograd|cuda)/|/torch/_ops\.py")
 
 
 def message_of(exception: BaseException) -> str:
@@ -72,11 +73,11 @@ class Stacks:
         return next((f for f in self.main if f.is_the_programs), self.main[0] if self.main else None)
 
     @property
-    def is_inside_torch(self) -> bool:
-        """True when the main thread is in a call of torch, as a rank that waits for a peer is."""
+    def seems_to_wait(self) -> bool:
+        """True when the main thread is where ranks wait for each other."""
         if not self.main:
             return False
-        return bool(_TORCH.search(self.main[0].path)) or "wait(" in _source_line(self.main[0])
+        return bool(_WAITING.search(self.main[0].path)) or "wait(" in _source_line(self.main[0])
 
     def __str__(self) -> str:
         blocks = [("main thread" if self.others else "", self.main), *self.others]
@@ -106,7 +107,7 @@ def read_stacks(dump: str, main_thread: int) -> Stacks:
             heading = line
         if thread:
             current = blocks[int(thread[1], 16)] = []
-            others[f"thread {thread[2] or thread[1]}"] = current
+            others[f"thread {thread[2] or thread[1].lstrip('0')}"] = current
         elif frame and current is not None and not _OWN.search(frame[1]):
             current.append(Frame(frame[1], int(frame[2]), frame[3]))
     main_block = blocks.get(main_thread)
