@@ -15,7 +15,6 @@ Claims     C1  every participant holds exactly the oracle's value: ops, reductio
 Not shown  speed and wire traffic of NCCL: PAR-CPU is gloo on shared cores.
 """
 
-import os
 import time
 import uuid
 
@@ -52,7 +51,7 @@ def test_c1_in_every_kind_of_group(group, ranks, subject, evidence):
     evidence.on("collective_groups", group=group, world_size=world)
     run = ranks(world).run(programs.collectives.over_groups, subject, cases, members)
     checks.collectives.assert_outputs(run, cases, members)
-    algorithms = subject.make("collectives").algorithms
+    algorithms = checks.collectives.algorithms(subject, cases)
     evidence.predict(checks.collectives.assert_traffic(run, cases, algorithms, members))
 
 
@@ -92,7 +91,7 @@ def test_c2_a_rank_outside_the_group_is_left_alone(ops, ranks, subject, evidence
 @pytest.mark.parametrize("op", table.OPS)
 def test_c3_an_asynchronous_form_is_complete_after_wait_and_not_before(op, ranks, subject, evidence):
     """The last rank joins when the others have looked at their handles; `wait` then gives the oracle's value."""
-    cases = checks.collectives.provided(subject, table.waiting_cases(op, 3))
+    cases = checks.collectives.provided(subject, table.waiting_cases(op, 3), ".async")
     evidence.on("collective_async", op=op, world_size=3)
     run = ranks(3).run(programs.collective_forms.held_back, subject, cases, uuid.uuid4().hex)
     checks.collective_forms.assert_not_early(run, cases)
@@ -112,7 +111,7 @@ def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(ranks, subject, ev
 def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evidence):
     """All operations are started before one is waited for, and ranks wait in opposite orders."""
     every = [case for op in table.OPS for case in table.waiting_cases(op, 3)]
-    cases = checks.collectives.provided(subject, every)
+    cases = checks.collectives.provided(subject, every, ".async")
     evidence.on("collective_async", op="all", world_size=3)
     checks.collectives.assert_outputs(
         ranks(3).run(programs.collective_forms.all_in_flight, subject, cases), cases
@@ -179,10 +178,10 @@ def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(op, world, r
     """The algorithm is the subject's word, the bytes are the cost model's, the calls are what the ledger saw."""
     p = int(world[1:])
     every = table.cases(op, p=p, thin=6) + table.cases(op, "odd_large", p=p, thin=12)
-    cases = checks.collectives.provided(subject, every)
+    cases = checks.collectives.provided(subject, every, ".traffic")
     evidence.on("collective_traffic", op=op, world_size=p)
     run = ranks(p).run(programs.collectives.over_the_world, subject, cases)
-    algorithms = subject.make("collectives").algorithms
+    algorithms = checks.collectives.algorithms(subject, cases)
     evidence.predict(checks.collectives.assert_traffic(run, cases, algorithms))
 
 
@@ -190,10 +189,10 @@ def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(op, world, r
 @pytest.mark.parametrize(
     "op", ["all_reduce", "all_gather_single", "reduce_scatter_single", "all_to_all_single"]
 )
-def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(op, ranks, subject, evidence):
+def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(
+    op, ranks, subject, evidence, timings
+):
     """From latency-bound to bandwidth-bound; no threshold on time: every rank has its samples, or it fails."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        pytest.skip("not measured: other workers share the cores; run it with -n 0")
     counts, warmup, repeats = (64, 2**12, 2**15, 2**18), 2, 6
     evidence.on("collective_times", op=op, counts=counts, dtype="float32", warmup=warmup, repeats=repeats)
     run = ranks(2, ledger=False).run(programs.collective_times.sweep, subject, op, counts, warmup, repeats)
@@ -201,7 +200,8 @@ def test_c8_times_of_a_payload_sweep_are_read_where_the_values_are_right(op, ran
     measured = checks.collective_times.points(run, op, counts)
     for point in measured:
         assert {len(of_rank) for of_rank in point.samples_s} == {repeats}
-        evidence.timed(f"{op} {point.size} bytes", point.samples_s, warmup=warmup)
+        timings.record(f"{op} {point.size} bytes", point.samples_s, warmup=warmup)
+    timings.publish()
     evidence.measured(**checks.collective_times.described(op, 2, measured))
 
 

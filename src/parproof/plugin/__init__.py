@@ -12,4 +12,5 @@ pytest_plugins = [
     "parproof.plugin.mutants",
     "parproof.plugin.nonconformances",
     "parproof.plugin.evidence",
+    "parproof.plugin.timing",
 ]
