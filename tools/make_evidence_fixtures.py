@@ -287,7 +287,7 @@ def missing_rank(directory: Directory) -> None:
     """One of two ranks did not report; the level is made to fit."""
     record = directory.records[0]
     record["observation"]["runs"][0]["num_reports"] = 1
-    record["conclusion"] |= {"evidence_level": "theoretical"}
+    record["conclusion"] |= {"evidence_level": "theoretical", "level_reason": "1 of 2 ranks reported"}
 
 
 def timing_of_a_failure(directory: Directory) -> None:
@@ -333,6 +333,7 @@ LIES: dict[str, Lie] = {
     "manifest-bound": sealed(lambda d: d.after_sealing.append(edit_manifest)),
     "nonconformance-is-a-finding": set_in(0, "conclusion/expected_nonconformance", "pytorch#1"),
     "null-has-reason": set_in(0, "not_collected", {}),
+    "observation-consistent": set_in(0, "observation/workload_id", "another"),
     "one-run": one_run,
     "ranks-reported": missing_rank,
     "required-claims": only_skipped,
@@ -343,7 +344,8 @@ LIES: dict[str, Lie] = {
     "timing-derived": set_in(2, "time/measured/0/median_s", 0.0001),
     "timing-observed": set_in(2, "observation/repeats", 400),
     "timing-repeated": once_without_warmup,
-    "topology-observed": set_in(0, "communication/backend", "nccl"),
+    "topology-observed": set_in(0, "communication/launcher", "torchrun"),
+    "wire-modelled": set_in(0, "communication/wire_model/model", "payload, as on NCCL"),
 }
 
 

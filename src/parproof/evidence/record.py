@@ -8,13 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parproof import registry
-from parproof.evidence import canonical, ledger_summary
+from parproof.evidence import canonical, ledger_summary, wire_model
 from parproof.evidence.level import compute_level, compute_scope, may_claim_performance
 from parproof.ledger.rows import Row
 
 SCHEMA = "parproof-record/v1"
 STATUSES = ("ok", "failed", "blocked", "skipped")
 DECISIONS = ("accept", "tune", "reject", "pending")
+
+
+FIGURES = {
+    "compute_s": "time",
+    "communication_s": "time",
+    "exposed_s": "time",
+    "per_rank": "load",
+    "max_over_mean": "load",
+    "overflow": "load",
+    "idle_ratio": "load",
+    "wire_bytes": "communication",
+    "sync_frequency": "communication",
+    "fallback": "conclusion",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +40,7 @@ class Outcome:
     ran      False when the test's body was never reached: nothing was observed then
     runs     (observation, ledgers of all ranks) of each run of a rank program that ended well
     failed_runs  placement, and rank → kind of problem, of each run that did not
+    figures  group → name → value, for public fields that only a test can fill in: see FIGURES
     times    name, samples_s[rank][repeat], warmup
     predicted  rank, and the lines that the cost model gives for it in the last run
     """
@@ -41,6 +56,7 @@ class Outcome:
     workload_id: str | None = None
     workload: Mapping[str, Any] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     ran: bool = True
     runs: Sequence[tuple[Mapping[str, Any], Sequence[Sequence[Row]]]] = ()
     failed_runs: Sequence[Mapping[str, Any]] = ()
@@ -71,6 +87,8 @@ def build(outcome: Outcome, text: Callable[[str], str] = str) -> dict[str, Any]:
         "measurements": dict(outcome.measurements),
         "observation": observation,
     }
+    for group, values in outcome.figures.items():
+        record[group] |= values
     record["not_collected"] = _reasons(record, outcome)
     found: dict[str, Any] = canonical.plain(record, outcome.nodeid, text)
     return found
@@ -117,13 +135,27 @@ def _identity(outcome: Outcome) -> dict[str, Any]:
         "semantic_id": outcome.experiment,
         "claims": list(outcome.claims),
         "tiers": sorted({claim.tier for claim in found if claim}),
-        "page": None,
+        "page": page_of(outcome.experiment),
+        "strategy": _strategy(outcome),
         "lane": outcome.lane,
         "subject": dict(outcome.subject) if outcome.subject else None,
         "parameters": dict(outcome.parameters),
         "workload_id": outcome.workload_id,
         "workload": dict(outcome.workload),
     }
+
+
+def page_of(experiment: str | None) -> str | None:
+    """Its page numbers, each with the revision in which it means this experiment."""
+    known = registry.load().experiment(experiment) if experiment else None
+    return ", ".join(f"{page} ({revision})" for page, revision in known.aliases) if known else None
+
+
+def _strategy(outcome: Outcome) -> str | None:
+    for told in (outcome.workload, outcome.parameters):
+        if isinstance(told.get("strategy"), str):
+            return str(told["strategy"])
+    return None
 
 
 def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str, Any]:
@@ -160,7 +192,8 @@ def _communication(outcome: Outcome, observation: Mapping[str, Any] | None) -> d
         "ledger": ledger_summary.summarize(last[1]) if last else None,
         "ledger_complete": last[0].get("ledger_complete") if last else None,
         "predicted": dict(outcome.predicted) if outcome.predicted else None,
-        "wire_bytes": outcome.measurements.get("wire_bytes_per_rank"),
+        "wire_bytes": None,
+        "wire_model": wire_model.sent_bytes(seen["backend"], last[1]) if seen and last else None,
         "sync_frequency": None,
     }
 
@@ -217,7 +250,6 @@ def not_shown(experiment: str | None, level: str | None, scope: str | None) -> l
 
 
 _ALWAYS = {
-    "identity.page": "page numbers are aliases; the semantic id is the identity",
     "topology.links": "the links between ranks were not probed",
     "topology.accelerator": "no accelerator took part",
     "communication.sync_frequency": "not derived by this suite",
@@ -239,10 +271,13 @@ def _reasons(record: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
     )
     reasons = {
         "identity.semantic_id": "the test names no registered experiment",
+        "identity.page": "no registered experiment, so no page",
+        "identity.strategy": "the test compares no strategies",
         "identity.lane": "the test names no lane",
         "identity.subject": "the test takes no subject",
         "identity.workload_id": "the test names no workload",
         "communication.predicted": "the test predicts no traffic",
+        "communication.wire_model": wire_model.why_not(record["communication"]["backend"]),
         "communication.wire_bytes": "bytes on the wire were not counted in this test",
         "communication.ledger_complete": "completeness was not established",
         "time.measured": "no timing belongs to this test",

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parproof.cost.traffic import Traffic
-from parproof.errors import ParproofError
+from parproof.errors import ParproofError, UsageError
 from parproof.evidence import canonical
 from parproof.evidence.places import without_places
+from parproof.evidence.record import FIGURES
 from parproof.plugin import outcomes
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Evidence:
     predicted: list[Traffic] = field(default_factory=list)
     predicted_rank: int = 0
     times: list[dict[str, Any]] = field(default_factory=list)
+    public: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def on(self, workload_id: str, **parameters: Any) -> None:
         """Name the workload: two records are comparable only when id and parameters are equal."""
@@ -45,6 +47,16 @@ class Evidence:
     def measured(self, **facts: Any) -> None:
         """Numbers (plain JSON values) that were observed; names carry their units."""
         self.measurements.update(canonical.plain(facts, "evidence.measured"))
+
+    def figures(self, **values: Any) -> None:
+        """Public fields of the record that only the test knows: compute_s, communication_s, exposed_s, per_rank,
+        max_over_mean, overflow, idle_ratio, wire_bytes (of each rank), sync_frequency, fallback."""
+        for name, value in canonical.plain(values, "evidence.figures").items():
+            if name not in FIGURES:
+                raise UsageError(
+                    f"no public figure {name}", expected=", ".join(FIGURES), where="evidence.figures"
+                )
+            self.public.setdefault(FIGURES[name], {})[name] = value
 
     def predict(self, traffic: Sequence[Traffic], *, rank: int = 0) -> None:
         """What the cost model said of one rank of the test's last run, kept beside the ledger that was seen."""
@@ -65,6 +77,7 @@ class Evidence:
             "measurements": self.measurements,
             "predicted": {"rank": self.predicted_rank, "lines": lines} if lines else None,
             "times": self.times,
+            "figures": self.public,
         }
 
 

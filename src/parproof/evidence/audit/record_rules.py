@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parproof import registry
-from parproof.evidence import ledger_summary, level
+from parproof.evidence import ledger_summary, level, wire_model
 from parproof.evidence.audit.findings import Pair, record_rule
 from parproof.evidence.record import largest_run, last_run, not_shown
 
@@ -19,9 +19,9 @@ _CUDA_LANES = ("cuda1", "cuda2")
 def level_computed(record: dict[str, Any]) -> Iterator[Pair]:
     """A level that was typed in says more, or less, than was seen."""
     computed, why = level.compute_level(record["observation"])
-    claimed = record["conclusion"]["evidence_level"]
-    if claimed != computed:
-        yield str(claimed), f"{computed}: {why}"
+    claimed, reason = record["conclusion"]["evidence_level"], record["conclusion"]["level_reason"]
+    if (claimed, reason) != (computed, why):
+        yield f"{claimed}: {reason}", f"{computed}: {why}"
 
 
 @record_rule("scope-computed", "The scope is the one that follows from where the ranks were seen.")
@@ -140,6 +140,37 @@ def timing_derived(record: dict[str, Any]) -> Iterator[Pair]:
                 f"median, P95 {entry['median_s']}, {entry['p95_s']} of {entry['name']}",
                 f"{derived[0]}, {derived[1]}",
             )
+
+
+@record_rule(
+    "observation-consistent", "Workload and calls of the observation are those of the record and its ledger."
+)
+def observation_consistent(record: dict[str, Any]) -> Iterator[Pair]:
+    """Otherwise a level could rest on a workload nobody fixed, or on calls nobody made."""
+    observation, told = record["observation"], record["communication"]
+    if observation is None:
+        return
+    if observation["workload_id"] != record["identity"]["workload_id"]:
+        yield f"workload {observation['workload_id']}", str(record["identity"]["workload_id"])
+    last = observation["runs"][-1] if observation["runs"] else None
+    if last is None:
+        return
+    calls = sum(line["calls"] * len(line["ranks"]) for line in told["ledger"] or ())
+    if (last["calls_seen"], last["ledger_complete"]) != (calls, told["ledger_complete"]):
+        claimed = f"{last['calls_seen']} calls seen, complete: {last['ledger_complete']}"
+        yield claimed, f"{calls} calls in the ledger, complete: {told['ledger_complete']}"
+
+
+@record_rule(
+    "wire-modelled", "Wire bytes are told for each rank, and modelled only for a backend with a model."
+)
+def wire_modelled(record: dict[str, Any]) -> Iterator[Pair]:
+    """Logical bytes are not network bytes: gloo sends an all-reduce where a reduce-scatter was asked for."""
+    told, world_size = record["communication"], record["topology"]["world_size"]
+    if told["wire_model"] and told["wire_model"]["model"] != wire_model.MODELS.get(told["backend"]):
+        yield f"model «{told['wire_model']['model']}»", f"none for backend {told['backend']}"
+    if told["wire_bytes"] is not None and len(told["wire_bytes"]) != world_size:
+        yield f"wire bytes of {len(told['wire_bytes'])} ranks", f"{world_size} ranks"
 
 
 @record_rule("timing-observed", "Warm-up and repeats of the observation are those of the timings.")
