@@ -10,6 +10,7 @@ from parproof.checks.ledger import assert_ledger
 from parproof.checks.values import assert_exact
 from parproof.cost.collective_traffic import Place, collective_traffic
 from parproof.cost.traffic import Traffic
+from parproof.errors import UsageError
 from parproof.ranks.run import Run
 from parproof.workloads.collective_cases import ELEMENT_BYTES, Buffer, Case, blocks, buffers, judged
 
@@ -39,12 +40,17 @@ class Seen:
         return f"{self.case}, {self.buffer.name}"
 
 
-def provided(subject: SubjectRef, cases: Sequence[Case]) -> list[Case]:
-    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left."""
+def provided(subject: SubjectRef, cases: Sequence[Case], aspect: str = "") -> list[Case]:
+    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left.
+
+    aspect   a subject may provide a case and not this about it: «.async» (starts, and completes in `wait`),
+             «.traffic» (its algorithm is one the cost model knows)
+    """
     loaded = subject.load()
-    kept = [case for case in cases if loaded.reason_against(case.capability) is None]
+    there = [case for case in cases if loaded.reason_against(case.capability) is None]
+    kept = [case for case in there if loaded.reason_against(case.capability + aspect) is None]
     if not kept:
-        subject.require(cases[0].capability)
+        subject.require(there[0].capability + aspect if there else cases[0].capability)
     return kept
 
 
@@ -103,6 +109,22 @@ def bits(x: Tensor) -> Tensor:
     import torch
 
     return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def algorithms(subject: SubjectRef, cases: Sequence[Case]) -> Mapping[str, str]:
+    """op → algorithm, the subject's word. Errors: Unsupported when it gives none for one of the cases."""
+    for case in cases:
+        subject.require(f"{case.capability}.traffic")
+    made = subject.make("collectives")
+    stated: Mapping[str, str] = getattr(made, "algorithms", {})
+    for op in dict.fromkeys(case.op for case in cases):
+        if op not in stated:
+            raise UsageError(
+                f"{type(made).__name__}.algorithms has no entry for {op}",
+                expected="single_call, or the name of an algorithm in parproof.cost.collective_traffic",
+                next_step=f"add one, or say in `lacks` that «collectives.{op}.*.traffic» is not provided",
+            )
+    return stated
 
 
 def predicted(case: Case, place: Place, algorithms: Mapping[str, str], phase: str) -> list[Traffic]:

@@ -16,6 +16,7 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives
 from parproof.subjects.protocol import SubjectRef
+from parproof.workloads.collective_accidents import ACCIDENTS
 
 TIMEOUT_S = 0.4
 AWAY_S = 0.9  # the one who stays away comes back when the others have given up
@@ -26,7 +27,9 @@ def _input(ctx: RankContext, count: int = 4, dtype: torch.dtype = torch.float32)
 
 
 def accident(ctx: RankContext, subject: SubjectRef, name: str) -> None:
-    """Play one of workloads.collective_accidents.ACCIDENTS."""
+    """Play one of workloads.collective_accidents.ACCIDENTS, if the subject provides all that it takes."""
+    for capability in (f"collectives.diagnosis.{name}", *ACCIDENTS[name].needs):
+        subject.require(capability)
     made: Collectives = subject.make("collectives")
     if name in ("new_group_timeout", "set_timeout", "message_timeout"):
         _stay_away(ctx, subject, made, name)
@@ -121,6 +124,8 @@ def works(ctx: RankContext, subject: SubjectRef) -> list[float]:
 
 def barrier_after_subgroup(ctx: RankContext, subject: SubjectRef) -> list[float]:
     """An operation in a subgroup, then a barrier of all; under DETAIL each is checked."""
+    for part in ("all_reduce.sum.float32.contiguous", "all_reduce.max.float32.contiguous", "barrier"):
+        subject.require(f"collectives.{part}")
     made: Collectives = subject.make("collectives")
     group = dist.new_group([1, 2])
     x = _input(ctx)

@@ -10,11 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from parproof.errors import UsageError
 from parproof.oracles import collective_forms as oracle
 from parproof.programs.collectives import Laid, call
 from parproof.programs.packing import Packed, pack
 from parproof.ranks.context import RankContext
-from parproof.subjects.collectives_protocol import FunctionalCollectives
+from parproof.subjects.collectives_protocol import Collectives, FunctionalCollectives
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_cases import Case, buffers
 from parproof.workloads.collective_forms import ROOT, TARGETS, Form, rows_from, rows_to
@@ -44,7 +45,7 @@ def held_back(
         keys = [f"{token}/{number}/{rank}" for rank in range(late)]
         if ctx.rank == late:
             store.wait(keys)
-        handle = call(made, laid, ctx.group, ctx.world_size, ctx.rank, async_op=True)
+        handle = started(made, laid, ctx)
         early.append(handle.is_completed())
         if ctx.rank != late:
             store.set(keys[ctx.rank], "looked")
@@ -53,8 +54,21 @@ def held_back(
     return early, pack(found)
 
 
+def started(made: Collectives, laid: Laid, ctx: RankContext) -> Any:
+    """The handle of a call that was asked to be asynchronous."""
+    handle = call(made, laid, ctx.group, ctx.world_size, ctx.rank, async_op=True)
+    if handle is None:
+        raise UsageError(
+            f"{laid.case.op} with async_op=True returned None",
+            expected="a handle with wait and is_completed",
+            next_step=f"return one, or say in `lacks` that «{laid.case.capability}.async» is not provided",
+        )
+    return handle
+
+
 def barrier(ctx: RankContext, subject: SubjectRef, token: str) -> bool:
     """The last rank leaves a note before it enters; returns whether the note was there on leaving."""
+    subject.require("collectives.barrier")
     store = dist.distributed_c10d._get_default_store()
     if ctx.rank == ctx.world_size - 1:
         time.sleep(0.05)  # time enough to leave too early
@@ -67,7 +81,7 @@ def all_in_flight(ctx: RankContext, subject: SubjectRef, cases: Sequence[Case]) 
     """Start all cases, then wait: odd ranks in the order of the start, even ones in the opposite order."""
     made = subject.make("collectives")
     laid = [Laid(ctx, case, buffers(case, ctx.world_size, ctx.rank)) for case in cases]
-    handles = [call(made, one, ctx.group, ctx.world_size, ctx.rank, async_op=True) for one in laid]
+    handles = [started(made, one, ctx) for one in laid]
     for handle in handles if ctx.rank % 2 else reversed(handles):
         handle.wait()
     return pack([x for one in laid for x in one.after()])

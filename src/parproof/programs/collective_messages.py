@@ -128,6 +128,7 @@ _PATTERNS = {
 
 def objects(ctx: RankContext, subject: SubjectRef, op: str, members: Sequence[int]) -> Any:
     """One object collective, its root in the middle of the group; what this rank gets."""
+    subject.require(f"object_collectives.{op}")
     made = subject.make("object_collectives")
     group, me = group_of(ctx, members)
     if me < 0:

@@ -28,6 +28,8 @@ def sweep(
 
     Returns (samples[size][repeat], results before and after the timed calls, with different inputs).
     """
+    kind = "sum" if "reduce" in op else "equal" if op.startswith("all_to_all") else "move"
+    subject.require(f"collectives.{op}.{kind}.float32.contiguous")
     made: Collectives = subject.make("collectives")
     samples, results = [], []
     for count in counts:

@@ -110,6 +110,7 @@ def over_groups(
 
 def large_half(ctx: RankContext, subject: SubjectRef, count: int) -> Packed:
     """A large float16 sum of an odd number of elements, some of which overflow."""
+    subject.require("collectives.all_reduce.sum.float16.contiguous")
     x = half_with_overflow(ctx.rank, count).to(ctx.device)
     subject.make("collectives").all_reduce(x, "sum", ctx.group)
     return pack([x])

@@ -174,9 +174,9 @@ def _failure(evidence: Evidence, rank: int) -> RankProblem:
     error = report.error
     assert error is not None
     if error.is_skip:
-        ran = [r for r, other in evidence.reports.items() if not _is_skip(other)]
-        others = f"{rank_words(ran)} ran" if ran else "the others did not"
-        return RankProblem(rank, "skipped_alone", f"skipped alone ({_short(error.message)}) while {others}")
+        skipped = {r for r, other in evidence.reports.items() if _is_skip(other)}
+        ran = rank_words(set(range(evidence.world_size)) - skipped)
+        return RankProblem(rank, "skipped_alone", f"skipped alone ({_short(error.message)}) while {ran} ran")
     summary = f"{error.type_name}: {_short(error.message)}" if error.message else error.type_name
     last = evidence.last_call(rank)
     if last and is_consequence(evidence, rank):

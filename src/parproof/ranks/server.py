@@ -72,6 +72,9 @@ def _let_the_forkserver_end() -> None:
         own._forkserver_alive_fd = None
 
 
+_SKIP_GRACE_S = 0.3
+
+
 class RankServer:
     """Owns the process: its files, its process group, its journal."""
 
@@ -100,6 +103,9 @@ class RankServer:
             report = self._run(job)
             self._send(report)
             if report.error is not None:
+                if report.error.is_skip:
+                    # Usually all ranks skip at once, and a slow one may still be joining the group.
+                    self._connection.poll(_SKIP_GRACE_S)
                 self._group.tear_down()
 
     def _send(self, report: Report) -> None:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SUM, MAX, INT_SUM, BROADCAST = (
+    f"collectives.{kind}.contiguous"
+    for kind in (
+        "all_reduce.sum.float32",
+        "all_reduce.max.float32",
+        "all_reduce.sum.int32",
+        "broadcast.move.float32",
+    )
+)
+
 
 @dataclass(frozen=True)
 class Accident:
@@ -11,27 +21,29 @@ class Accident:
 
     cause         text (regex) that the diagnosis must contain
     in_subgroup   rank 0 has no part in it
+    needs         capabilities that the program of it uses
     """
 
     cause: str
     world_size: int = 3
     deadline_s: float = 1.0
     in_subgroup: bool = False
+    needs: tuple[str, ...] = (SUM,)
 
 
 _TIMED_OUT = "[Tt]imed out waiting 400ms"
 ABSENT = "rank 1 of 3: returned without joining"
 
 ACCIDENTS: dict[str, Accident] = {
-    "operation": Accident("operation differs"),
-    "root": Accident("root differs"),
-    "reduce_op": Accident("reduce op differs"),
-    "dtype": Accident("dtype differs"),
+    "operation": Accident("operation differs", needs=(SUM, BROADCAST)),
+    "root": Accident("root differs", needs=(SUM, BROADCAST)),
+    "reduce_op": Accident("reduce op differs", needs=(SUM, MAX)),
+    "dtype": Accident("dtype differs", needs=(SUM, INT_SUM)),
     "shape": Accident("shape differs"),
-    "order": Accident("reduce op differs"),
+    "order": Accident("reduce op differs", needs=(SUM, MAX)),
     "missing": Accident(ABSENT),
     "new_group_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
     "set_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
-    "message_timeout": Accident(_TIMED_OUT, deadline_s=2.0),
+    "message_timeout": Accident(_TIMED_OUT, deadline_s=2.0, needs=(SUM, "point_to_point.chain.contiguous")),
     "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, deadline_s=4.0, in_subgroup=True),
 }
