@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parproof import workloads
 from parproof.checks import zero_bounds
 from parproof.checks import zero_state as state
 from parproof.checks.ledger import assert_ledger
 from parproof.cost.state_bytes import SHARDED, Layout, Model, held_bytes, step_traffic
-from parproof.workloads import zero as workload
 
 if TYPE_CHECKING:
     from parproof.cost.traffic import Traffic
@@ -76,7 +76,7 @@ def assert_resumed(
 ) -> None:
     """Parameters, moments and step counts at the end, whatever the number of ranks; None: bit for bit."""
     __tracebackhide__ = True
-    sizes = workload.sizes(course.kind)
+    sizes = workloads.zero.sizes(course.kind)
     for kind in STATE:
         whole = state.assembled([result[kind] for result in uninterrupted.results], sizes)
         seen = [result[kind] for result in resumed.results]
@@ -98,7 +98,7 @@ def assert_owners(run: Run, course: Course) -> None:
     for kind, sharded in cut.items():
         seen = [r["gradients"][0] if kind == "gradients" else r[kind] for r in run.results]
         copies = course.plan.replicas if sharded else run.world_size
-        state.assert_owned(seen, workload.sizes(course.kind), what=kind, copies=copies)
+        state.assert_owned(seen, workloads.zero.sizes(course.kind), what=kind, copies=copies)
 
 
 def assert_resident(run: Run, course: Course) -> None:
@@ -149,7 +149,7 @@ def layout_of(run: Run, course: Course) -> Layout:
 def model_of(course: Course) -> Model:
     """Shapes of the course's model; bytes of its parameters and gradients."""
     itemsize = 2 if course.plan.mixed_bf16 else {"float64": 8, "float32": 4}[course.dtype]
-    return Model(workload.trainable_shapes(course.kind), itemsize)
+    return Model(workloads.zero.trainable_shapes(course.kind), itemsize)
 
 
 def assert_refused(results: Sequence[Mapping[str, Any]], named: str) -> None:

@@ -50,25 +50,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--parproof-mutants"):
         return
     for item in items:
-        for entry in listed():
-            if _applies(entry, item):
+        claims, words = _judged_by(item)
+        for entry in listed() if claims else ():
+            if entry.claim in claims and _applies(entry, words):
                 reason = f"expected nonconformance {entry.report}: {entry.symptom}"
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
 
 
-def _applies(entry: Nonconformance, item: pytest.Item) -> bool:
+def _judged_by(item: pytest.Item) -> tuple[set[str], set[str]]:
+    """(claims, words of the id and the name) of a test of an experiment; nothing for any other."""
     experiment = item.get_closest_marker("experiment")
     callspec = getattr(item, "callspec", None)
     if experiment is None or callspec is None:
-        return False
+        return set(), set()
     claims = {f"{experiment.args[0]}/{c}" for marker in item.iter_markers("claim") for c in marker.args}
-    words = set(callspec.id.split("-")) | {item.originalname}  # type: ignore[attr-defined]
-    return (
-        entry.claim in claims
-        and entry.subject in words
-        and all(word in words for word in entry.case)
-        and _version_in(entry.torch)
-    )
+    return claims, set(callspec.id.split("-")) | {item.originalname}  # type: ignore[attr-defined]
+
+
+def _applies(entry: Nonconformance, words: set[str]) -> bool:
+    return entry.subject in words and all(word in words for word in entry.case) and _version_in(entry.torch)
 
 
 @functools.cache
