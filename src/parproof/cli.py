@@ -51,6 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--rules", action="store_true", help="list the rules and stop")
     command.set_defaults(run=_audit)
 
+    command = commands.add_parser("version", help="the version of this package")
+    command.set_defaults(run=_version)
+
     command = commands.add_parser(
         "status", help="the asset table, with states computed from tests and evidence"
     )
@@ -82,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--json", action="store_true")
     command.set_defaults(run=_preflight)
     return parser
+
+
+def _version(_: argparse.Namespace) -> int:
+    print(f"parproof {__version__}")
+    return OK
 
 
 def _audit(options: argparse.Namespace) -> int:
@@ -155,8 +163,7 @@ def _kill_matrix(options: argparse.Namespace) -> int:
             sys.executable,
             "-m",
             "pytest",
-            "tests/mechanisms",
-            "tests/projects",
+            *_modules(root, options.experiment),
             "-m",
             "cpu",
             "-q",
@@ -190,6 +197,23 @@ def _consume(options: argparse.Namespace) -> int:
         for edge in consumed:
             print(f"{'usable ' if edge.usable else 'refused'} {edge.producer} as {edge.role}: {edge.reason}")
     return OK if all(edge.usable for edge in consumed) else FINDINGS
+
+
+def _modules(root: Path, experiment: str | None) -> list[str]:
+    """Test modules of the experiment, or of all."""
+    paths = [
+        p
+        for folder in ("mechanisms", "projects")
+        for p in sorted((root / "tests" / folder).glob("test_*.py"))
+    ]
+    wanted = f'experiment("{experiment}")' if experiment else "mark.experiment("
+    found = [str(path.relative_to(root)) for path in paths if wanted in path.read_text("utf-8")]
+    if not found:
+        known = sorted({mutant.experiment for mutant in catalogue()})
+        raise ParproofError(
+            f"no tests of {experiment}", expected=f"one of {', '.join(known)}", where="faults --run"
+        )
+    return found
 
 
 def _preflight(options: argparse.Namespace) -> int:

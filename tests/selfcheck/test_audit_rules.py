@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parproof.cli import main
-from parproof.evidence.audit import Unusable, audit, reading, rules
+from parproof.evidence.audit import Finding, Unusable, audit, reading, rules
 
 pytestmark = pytest.mark.selfcheck
 ROOT = Path(__file__).parents[2]
@@ -143,6 +143,22 @@ def test_nothing_outside_the_directory_is_opened(copied, tmp_path):
     (copied / "manifest.json").write_text(json.dumps(manifest))
     told = {f.record: f.supported for f in audit(copied).findings if f.rule == "files-bound"}
     assert told == {"a/../../secret": "no such file", "link": "a link or a special file"}
+
+
+def test_words_of_the_evidence_do_not_steer_the_terminal():
+    """Whoever wrote the record chose them."""
+    shown = str(Finding("rule", "record \x1b[2J\r\nrule run", "x" * 9999, "\u202e"))
+    assert shown.isprintable()
+    assert "\\x1b[2J" in shown
+    assert len(shown) < 1100
+
+
+def test_an_entity_hidden_by_its_encoding_is_refused(tmp_path):
+    """UTF-16 hides a declaration from whoever looks for its bytes."""
+    path = tmp_path / "junit.xml"
+    path.write_bytes('<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'.encode("utf-16"))
+    with pytest.raises(Unusable):
+        audit(GOOD, path)
 
 
 @pytest.mark.parametrize("text", ["", "<a", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'])

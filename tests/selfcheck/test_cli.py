@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from parproof import hardware, registry
 from parproof.cli import main
+from parproof.evidence import preflight
 from parproof.mutants import catalogue
 
 pytestmark = pytest.mark.selfcheck
@@ -67,6 +69,26 @@ def test_preflight_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):
     assert "found 0" in printed
     assert main(["preflight", "--profile", "PAR-NONE"]) == 2
     assert "PAR-CPU" in capsys.readouterr().err
+
+
+def test_preflight_asks_torch_itself(capsys, monkeypatch):
+    """A package that is installed and does not import is not ready."""
+    monkeypatch.setattr(
+        preflight, "sys", SimpleNamespace(executable="/bin/false", version_info=sys.version_info)
+    )
+    assert main(["preflight", "--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert not checks["torch build"]["ok"]
+    assert "exit status" in checks["torch build"]["found"]
+    assert checks["torch"]["ok"]
+
+
+def test_version_and_an_experiment_without_tests(capsys):
+    """One answers, the other is refused with the names that exist."""
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("parproof 0.")
+    assert main(["faults", "--run", "--experiment", "PAR-ZERO"]) == 2
+    assert "PAR-ZERO-STATE" in capsys.readouterr().err
 
 
 def test_a_reader_who_has_seen_enough_gets_no_traceback():

@@ -27,7 +27,8 @@ def add(ctx):
     return x
 
 def fails(ctx):
-    raise ValueError("boom")
+    if ctx.rank == 1:
+        raise ValueError("boom")
 
 @pytest.mark.experiment("PAR-NCCL-COLLECTIVE")
 @pytest.mark.claim("C1")
@@ -94,7 +95,7 @@ def test_a_run_gives_one_record_a_test_and_passes_its_audit(project, workers):
     assert by_name["test_adds[1]"]["identity"]["tiers"] == ["value"]
     assert by_name["test_plain"]["conclusion"]["evidence_level"] == "cpu_simulation"
     assert by_name["test_known"]["conclusion"]["expected_nonconformance"] == "pytorch#1"
-    assert by_name["test_rank_fails"]["conclusion"]["failure"]["rank"] == 0
+    assert by_name["test_rank_fails"]["conclusion"]["failure"]["rank"] == 1
     assert by_name["test_times"]["time"]["measured"][0]["median_s"] == 0.2
     assert [p.name for p in project.path.iterdir() if "partial" in p.name] == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from parproof import hardware, registry
 
 MIN_FREE_BYTES = 1 << 30
 MIN_OPEN_FILES = 256
+MIN_PROCESSES = 128
+IMPORT_S = 120
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class Check:
 def run(profile_id: str) -> list[Check]:
     """All checks of a profile. Errors: UsageError for an unknown one."""
     profile = registry.load().profile(profile_id)
-    checks = [_python(), _disk(), _open_files(), _loopback()]
+    checks = [_python(), _disk(), _open_files(), _processes(), _loopback()]
     checks += [_package(*needed) for needed in _PACKAGES]
+    checks.append(_torch_build("nccl" if any(lane.startswith("cuda") for lane in profile.lanes) else "gloo"))
     for lane in profile.lanes:
         unmet = hardware.unmet_need(lane)
         if unmet is not None:
@@ -57,6 +61,7 @@ _PACKAGES = (
     ("pytest", (9,)),
     ("pytest-timeout", (2, 4)),
     ("pytest-xdist", (3, 8)),
+    ("pytest-benchmark", (5, 1)),
     ("jsonschema", (4, 23)),
 )
 
@@ -93,6 +98,34 @@ def _open_files() -> Check:
     return Check(
         "open files", limit >= MIN_OPEN_FILES, f"a limit of {MIN_OPEN_FILES}", str(limit), "ulimit -n 1024"
     )
+
+
+def _processes() -> Check:
+    """Eight ranks, with a few threads each."""
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    enough = limit == resource.RLIM_INFINITY or limit >= MIN_PROCESSES
+    found = "no limit" if limit == resource.RLIM_INFINITY else str(limit)
+    return Check("processes", enough, f"a limit of {MIN_PROCESSES}", found, f"ulimit -u {MIN_PROCESSES}")
+
+
+def _torch_build(backend: str) -> Check:
+    """Asked in a process of its own: torch stays out of this one, and a broken build breaks only that one."""
+    code = (
+        "import torch, torch.distributed as d;"
+        "a = [b for b in ('gloo', 'nccl') if d.is_available() and getattr(d, f'is_{b}_available')()];"
+        "print(torch.__version__, *a)"
+    )
+    wanted = f"a build that imports, with backend {backend}"
+    how = "install torch from requirements/cpu.txt or requirements/cuda.txt"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=IMPORT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Check("torch build", False, wanted, f"no answer within {IMPORT_S} s", how)
+    found = (done.stdout if done.returncode == 0 else done.stderr).strip().split("\n")[-1]
+    ready = done.returncode == 0 and backend in found.split()
+    return Check("torch build", ready, wanted, found or f"exit status {done.returncode}", how)
 
 
 def _loopback() -> Check:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+MAX_TEXT = 1000
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,10 @@ class Finding:
     supported: str
 
     def __str__(self) -> str:
-        return f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}"
+        text = f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}"
+        # Somebody else wrote these words: they must not steer a terminal or fill it.
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + " …"
 
 
 class Unusable(Exception):

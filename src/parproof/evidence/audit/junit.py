@@ -30,10 +30,12 @@ def read_junit(path: Path) -> Told:
         if path.stat().st_size > MAX_BYTES:
             raise Unusable(f"{path} has more than {MAX_BYTES} bytes")
         text = path.read_bytes()
-        if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+        # As text first: in another encoding a declaration would pass for something else.
+        decoded = text.decode("utf-8")
+        if "<!DOCTYPE" in decoded or "<!ENTITY" in decoded or "\0" in decoded:
             raise Unusable(f"{path} declares entities; pytest writes none")
-        root = ElementTree.fromstring(text)
-    except (OSError, ElementTree.ParseError) as error:
+        root = ElementTree.fromstring(decoded)
+    except (OSError, ValueError, ElementTree.ParseError) as error:
         raise Unusable(f"{path}: {error}") from error
     found: Told = {}
     for case in root.iter("testcase"):
