@@ -15,7 +15,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     unknown = [name for name in marker.args if name not in LANES]
     if unknown:
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: unknown lane {unknown}; lanes are {LANES}")
+        where = metafunc.definition.nodeid
+        raise pytest.Collector.CollectError(
+            f"{where}: unknown lane {', '.join(unknown)}; lanes are {', '.join(LANES)}"
+        )
     if "lane" not in metafunc.fixturenames:
         return  # starts no ranks: one collection is enough, see pytest_collection_modifyitems
     params = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in marker.args]

@@ -14,6 +14,7 @@ import pytest
 
 from parproof.errors import Unsupported
 from parproof.plugin.lanes import require_lane
+from parproof.ranks.failure import RankSkip
 
 if TYPE_CHECKING:
     from parproof.ranks.pool import RankPool
@@ -32,7 +33,6 @@ class Ranks:
     Every run a test makes is kept in `runs`; the evidence of the test is computed from them.
     """
 
-    shelf: PoolShelf
     lane: str
     config: pytest.Config
     deadline_left_s: Callable[[], float]
@@ -60,7 +60,7 @@ class Ranks:
         allow_mismatch   give the run back even when the ranks' ledgers disagree
         """
         require_lane(self.config, self.lane, world_size)
-        pool = self.shelf.pool(world_size, self.lane, ranks_per_host, fresh=fresh)
+        pool = _shelf(self.config).pool(world_size, self.lane, ranks_per_host, fresh=fresh)
         options = {"ledger": ledger, "debug_detail": debug_detail, "allow_mismatch": allow_mismatch}
         return RunnableRanks(self, pool, deadline_s, options)
 
@@ -109,11 +109,10 @@ def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
         margin = min(5.0, 0.25 * timeout_s)
         return float(max(0.1, timeout_s - margin - (time.monotonic() - started)))
 
-    shelf = _shelf(config)
-    fixture = Ranks(shelf, lane, config, left)
+    fixture = Ranks(lane, config, left)
     request.node.stash[RANKS] = fixture
     yield fixture
-    _warn_of_losses(config, shelf, request.node.nodeid)
+    _warn_of_losses(config, request.node.nodeid)
 
 
 RANKS: pytest.StashKey[Ranks] = pytest.StashKey()
@@ -147,8 +146,7 @@ def pytest_fixture_setup(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def _skip_if_lacking(exception: BaseException) -> None:
-    # By name: importing the pool's module here would import torch.
-    if isinstance(exception, Unsupported) or type(exception).__name__ == "RankSkip":
+    if isinstance(exception, (Unsupported, RankSkip)):
         pytest.skip(str(exception))
 
 
@@ -178,9 +176,10 @@ def _say_that_torch_loads(config: pytest.Config) -> None:
         reporter.write_line("parproof: loading torch for the ranks, once a session …")
 
 
-def _warn_of_losses(config: pytest.Config, shelf: PoolShelf, nodeid: str) -> None:
+def _warn_of_losses(config: pytest.Config, nodeid: str) -> None:
     """A rank that died between two tests was replaced. Said, but not held against the test that found it."""
-    for loss in shelf.losses():
+    shelf = config.stash.get(_SHELF, None)
+    for loss in shelf.losses() if shelf else ():
         message = warnings.WarningMessage(
             pytest.PytestWarning(f"{loss}; it was replaced"), pytest.PytestWarning, __file__, 0
         )
