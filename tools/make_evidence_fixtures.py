@@ -345,6 +345,7 @@ LIES: dict[str, Lie] = {
     "timing-observed": set_in(2, "observation/repeats", 400),
     "timing-repeated": once_without_warmup,
     "topology-observed": set_in(0, "communication/launcher", "torchrun"),
+    "trace-kept": set_in(0, "observation/traces", ["7ace" * 16]),
     "wire-modelled": set_in(0, "communication/wire_model/model", "payload, as on NCCL"),
 }
 

@@ -182,6 +182,7 @@ def test_c5_a_trace_opened_again_yields_the_intervals_of_the_run(
     steps = 3
     run = ranks(2, ledger=False).run(programs.overlap.traced, subject, overlapped, str(tmp_path), steps)
     for rank, found in enumerate(run.results):
+        evidence.keep_trace(tmp_path / f"rank{rank}.trace.json")
         read = read_trace(tmp_path / f"rank{rank}.trace.json", programs.overlap.COMPUTE)
         assert (read.rank, read.world_size) == (rank, 2), f"{run.where(rank)}: trace of rank {read.rank}"
         assert [op for op, *_ in read.communication] == ["all_reduce"] * steps, (

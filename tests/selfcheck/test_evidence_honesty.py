@@ -128,3 +128,45 @@ def test_plain_data_reads_as_it_was_written():
     """Otherwise a digest would not survive reading."""
     value = {"b": (1, 2.5, None, True), 3: "x", "10": "\udcff"}
     assert parse(canonical.dumps(canonical.plain(value, "here")).encode()) == canonical.plain(value, "here")
+
+
+@pytest.mark.parametrize("workers", [0, 2], ids="n{}".format)
+def test_a_trace_is_kept_beside_the_records_and_only_if_it_can_be_opened(project, workers):
+    """A level may rest on it only while it is there."""
+    project.makepyfile(
+        test_cases="""
+        import json
+        def test_keeps(evidence, tmp_path):
+            path = tmp_path / "a.json"
+            path.write_text(json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 2}]}))
+            evidence.keep_trace(path)
+        def test_keeps_nothing(evidence, tmp_path):
+            path = tmp_path / "b.json"
+            path.write_text('{"traceEvents": []}')
+            evidence.keep_trace(path)
+        """
+    )
+    result = project.runpytest_subprocess(f"-n{workers}", "--evidence", "out")
+    result.stdout.fnmatch_lines(["*b.json with 19 bytes holds no trace that can be opened again*"])
+    assert audit(project.path / "out").findings == []
+    (kept,) = (project.path / "out" / "artefacts").iterdir()
+    kept.unlink()
+    assert {f.rule for f in audit(project.path / "out").findings} == {"files-bound", "trace-kept"}
+
+
+@pytest.mark.parametrize(
+    ("marks", "text"),
+    [
+        ('experiment("PAR-NCCL-COLECTIVE")', "experiment PAR-NCCL-COLECTIVE"),
+        ('experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.claim("C99")', "PAR-NCCL-COLLECTIVE/C99"),
+        ('claim("C1")', "claim C1 of no experiment"),
+    ],
+    ids=["experiment", "claim", "no_experiment"],
+)
+def test_a_marker_that_is_not_registered_is_an_error_here_and_free_elsewhere(project, marks, text):
+    """A typing error would drop the test from every table."""
+    project.makepyfile(test_cases=f"import pytest\npytestmark = [pytest.mark.{marks}]\ndef test_a(): pass\n")
+    assert project.runpytest_subprocess().ret == pytest.ExitCode.OK
+    result = project.runpytest_subprocess("-p", "parproof.plugin.registered")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{text}*"])

@@ -25,7 +25,7 @@ def run(world_size=2, *, device="cpu", backend="gloo", **changes):
 
 def observed(*runs, **changes):
     """An observation without any timing."""
-    base = {"workload_id": None, "warmup": None, "repeats": None, "model": None, "trace_sha256": None}
+    base = {"workload_id": None, "warmup": None, "repeats": None, "model": None, "traces": []}
     return {"runs": list(runs), "failed_runs": []} | base | changes
 
 
@@ -64,8 +64,8 @@ LADDER = {
     "one_repeat": (observed(ON_GPUS, **(BENCHMARK | {"repeats": 1})), "gpu_smoke"),
     "no_model": (observed(ON_GPUS, **(BENCHMARK | {"model": None})), "gpu_smoke"),
     "benchmark": (observed(ON_GPUS, **BENCHMARK), "real_benchmark"),
-    "benchmark_with_trace": (observed(ON_GPUS, **BENCHMARK, trace_sha256="0" * 64), "profiler_trace"),
-    "trace_of_gloo_ranks": (observed(run(), **BENCHMARK, trace_sha256="0" * 64), "cpu_process_group"),
+    "benchmark_with_trace": (observed(ON_GPUS, **BENCHMARK, traces=["0" * 64]), "profiler_trace"),
+    "trace_of_gloo_ranks": (observed(run(), **BENCHMARK, traces=["0" * 64]), "cpu_process_group"),
 }
 
 

@@ -71,7 +71,7 @@ def _raised(observation: Mapping[str, Any], level: str, why: str) -> tuple[str, 
     ]
     if missing:
         return "gpu_smoke", f"no benchmark without {', '.join(missing)}"
-    if observation["trace_sha256"] is None:
+    if not observation["traces"]:
         return "real_benchmark", "repeated, with warm-up, on a fixed workload; no trace was kept"
     return "profiler_trace", "a benchmark with a trace that can be opened again"
 

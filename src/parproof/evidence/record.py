@@ -41,6 +41,7 @@ class Outcome:
     runs     (observation, ledgers of all ranks) of each run of a rank program that ended well
     failed_runs  placement, and rank → kind of problem, of each run that did not
     figures  group → name → value, for public fields that only a test can fill in: see FIGURES
+    traces   sha256 of each trace that was kept beside the records
     times    name, samples_s[rank][repeat], warmup
     predicted  rank, and the lines that the cost model gives for it in the last run
     """
@@ -66,7 +67,7 @@ class Outcome:
     skip: Mapping[str, str] | None = None
     expected_nonconformance: str | None = None
     model: str | None = None
-    trace_sha256: str | None = None
+    traces: Sequence[str] = ()
 
 
 def build(outcome: Outcome, text: Callable[[str], str] = str) -> dict[str, Any]:
@@ -104,7 +105,7 @@ def _observation(outcome: Outcome) -> dict[str, Any] | None:
         "warmup": min((t["warmup"] for t in outcome.times), default=None),
         "repeats": min((len(s) for t in outcome.times for s in t["samples_s"]), default=None),
         "model": outcome.model,
-        "trace_sha256": outcome.trace_sha256,
+        "traces": list(outcome.traces),
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from parproof.errors import UsageError
-from parproof.evidence import canonical, environment
+from parproof.evidence import canonical, environment, traces
 
 MANIFEST_SCHEMA = "parproof-manifest/v1"
 RECORDS, MANIFEST, ENVIRONMENT = "records.jsonl", "manifest.json", "environment.json"
@@ -41,6 +41,11 @@ class EvidenceStore:
         self._counts: Counter[str] = Counter()
         self._num_records = 0
         self._started = now()
+
+    @property
+    def artefacts(self) -> Path:
+        """Where tests may keep files until the directory is sealed."""
+        return self._partial / traces.FOLDER
 
     def open(self) -> None:
         """Check before any test runs that the evidence can be written. Errors: UsageError."""
@@ -95,6 +100,8 @@ class EvidenceStore:
         self._sync_and_close()
         _write(self._partial / ENVIRONMENT, environment.describe())
         files = sorted(p for p in self._partial.rglob("*") if p.is_file())
+        for path in files:
+            _sync(path)
         manifest = {
             "schema": MANIFEST_SCHEMA,
             "run_id": self._run_id,

@@ -12,5 +12,6 @@ pytest_plugins = [
     "parproof.plugin.mutants",
     "parproof.plugin.nonconformances",
     "parproof.plugin.evidence",
+    "parproof.plugin.writing",
     "parproof.plugin.timing",
 ]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from parproof.evidence import canonical
-from parproof.evidence.audit.findings import Finding, declare
+from parproof.evidence import canonical, traces
+from parproof.evidence.audit.findings import Finding, Unusable, declare
+from parproof.evidence.audit.reading import read_json
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
 
 FILES = declare(
@@ -18,6 +19,9 @@ FILES = declare(
 )
 MANIFEST_BOUND = declare(
     "manifest-bound", "The manifest carries its own digest and is in canonical form.", "manifest-bound"
+)
+TRACES = declare(
+    "trace-kept", "A trace that a record rests on is in the directory and can be opened again.", "trace-kept"
 )
 CLOCK = declare("clock-forward", "A run ends after it has started.", "clock-forward")
 
@@ -55,6 +59,30 @@ def check_manifest(directory: Path, manifest: dict[str, Any]) -> Iterator[Findin
         yield Finding(MANIFEST_BOUND, MANIFEST, claimed, canonical.digest(rest)[:12])
     elif (directory / MANIFEST).read_bytes() != (canonical.dumps(manifest) + "\n").encode():
         yield Finding(MANIFEST_BOUND, MANIFEST, "the canonical form", "other bytes of the same meaning")
+
+
+def check_trace(
+    directory: Path, manifest: dict[str, Any], record: dict[str, Any], name: str
+) -> Iterator[Finding]:
+    """Its name is its digest; «it was profiled» without the trace is a word."""
+    for digest in (record["observation"] or {"traces": ()})["traces"]:
+        path = directory / traces.name_of(digest)
+        bound = manifest["files"].get(traces.name_of(digest), {})
+        if (
+            bound.get("sha256") != digest
+            or path.is_symlink()
+            or path.parent.is_symlink()
+            or not path.is_file()
+        ):
+            yield Finding(TRACES, name, f"a trace {digest[:12]}", "no such file in the manifest")
+            continue
+        try:
+            found = traces.num_events(read_json(directory, traces.name_of(digest)))
+        except Unusable as error:
+            yield Finding(TRACES, name, f"a trace {digest[:12]}", str(error))
+        else:
+            if not found:
+                yield Finding(TRACES, name, f"a trace {digest[:12]}", "no event that can be read")
 
 
 def check_clock(manifest: dict[str, Any]) -> Iterator[Finding]:

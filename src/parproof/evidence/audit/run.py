@@ -80,6 +80,7 @@ def _records(directory: Path, manifest: dict[str, Any], result: AuditResult) -> 
             result.findings += [
                 Finding(rule_id, name, claimed, supported) for claimed, supported in rule(record)
             ]
+        result.findings += files.check_trace(directory, manifest, record, name)
         for watcher in over_all:
             watcher.see(record)
         end = record["conclusion"]
