@@ -24,7 +24,7 @@ import dataclasses
 import pytest
 
 from parproof import checks, oracles, programs, workloads
-from parproof.cost.tensor_plan import GOLDEN_PLANS, attention_plan
+from parproof.cost.tensor_plan import GOLDEN_PLANS
 
 pytestmark = [pytest.mark.experiment("PAR-TENSOR-LAYOUT"), pytest.mark.lanes("cpu", "cuda2")]
 
@@ -42,6 +42,7 @@ def judge_layers(ranks, subject, evidence):
     """Run forward and backward of cases on p ranks and compare with the unsplit layers."""
 
     def judged(workload, p, cases, *parts):
+        cases = checks.tensor.provided(subject, cases, p)
         evidence.on(workload, p=p, cases=[case.name for case in cases])
         outcomes = ranks(p).run(programs.tensor.layers, subject, cases).results
         evidence.measured(refused=checks.tensor.judge(outcomes, cases, parts or ("output", "gradients")))
@@ -67,9 +68,10 @@ def test_c2_linear_gradients_are_the_baselines_bit_for_bit(p, judge_layers):
 def test_c1_c2_two_interleaved_groups_work_at_once(ranks, subject, evidence):
     """Ranks 0, 2 and ranks 1, 3: a rank's number in its group is not its number in the world."""
     evidence.on("tensor_linear", p=2, num_groups=2)
-    results = ranks(4).run(programs.tensor.layers, subject, workloads.tensor.LINEAR, num_groups=2).results
+    cases = checks.tensor.provided(subject, workloads.tensor.LINEAR, 2)
+    results = ranks(4).run(programs.tensor.layers, subject, cases, num_groups=2).results
     for first in (0, 1):
-        checks.tensor.judge(results[first::2], workloads.tensor.LINEAR)
+        checks.tensor.judge(results[first::2], cases)
 
 
 @pytest.mark.claim("C3")
@@ -82,10 +84,9 @@ def test_c3_a_split_mlp_is_the_whole_mlp(p, activation, judge_layers):
 
 @pytest.mark.claim("C4")
 @over(("plan", "p"), PLANS)
-def test_c4_split_attention_is_whole_attention(plan, p, subject, judge_layers):
+def test_c4_split_attention_is_whole_attention(plan, p, judge_layers):
     """With the bias of K, whose true gradient is zero: judged absolutely, by the floor of the bound."""
     cases = [workloads.tensor_cost.attention_case(plan, p, dtype) for dtype in ("float64", "float32")]
-    subject.require(f"tensor.attention.{attention_plan(12, cases[0].options['kv_heads'], p)['kv_mode']}")
     judge_layers("tensor_attention", p, cases)
 
 
@@ -127,9 +128,7 @@ def test_c7_the_plan_table(ranks, subject):
 def test_c8_forward_and_backward_send_what_is_predicted_and_nothing_else(plan, p, ranks, subject, evidence):
     """The ledger is measured in the rank; the prediction is computed from sizes alone."""
     of = workloads.tensor_cost
-    if plan != "other_layers":
-        subject.require(f"tensor.attention.{attention_plan(12, of.KV_HEADS[plan][p], p)['kv_mode']}")
-    cases = of.ledger_cases(plan, p)
+    cases = checks.tensor.provided(subject, of.ledger_cases(plan, p), p)
     run = ranks(p).run(programs.tensor.layers, subject, cases)
     for case in cases:
         evidence.predict(of.predicted(case, p))
@@ -143,10 +142,11 @@ def test_c8_forward_and_backward_send_what_is_predicted_and_nothing_else(plan, p
 def test_c9_each_rank_keeps_its_part_of_the_parameters_alive(p, ranks, subject, evidence):
     """Storage, not size: a view into a whole weight keeps the whole alive."""
     of = workloads.tensor_cost
-    cases = [*of.ledger_cases("other_layers", p), *of.ledger_cases("mha", p)]
+    cases = of.ledger_cases("other_layers", p) + of.ledger_cases("mha", p)
+    cases = checks.tensor.provided(subject, cases, p)
     evidence.on("tensor_layers", p=p)
-    results = ranks(p).run(programs.tensor.layers, subject, cases).results
-    for case, by_rank in zip(cases, zip(*results, strict=True), strict=True):
+    by_case = zip(*ranks(p).run(programs.tensor.layers, subject, cases).results, strict=True)
+    for case, by_rank in zip(cases, by_case, strict=True):
         checks.tensor.assert_resident_bytes(by_rank, case, of.resident_bytes(case, p))
 
 
@@ -155,8 +155,9 @@ def test_c9_each_rank_keeps_its_part_of_the_parameters_alive(p, ranks, subject, 
 def test_c13_the_gradient_norm_counts_every_element_once(p, ranks, subject):
     """Split and replicated parameters in one layer; the same number on every rank."""
     cases = (workloads.tensor.MLPS["gelu"][0], workloads.tensor.SEQUENCES["layer_norm"][0])
-    results = ranks(p).run(programs.tensor.layers, subject, cases, norm=True).results
-    for case, by_rank in zip(cases, zip(*results, strict=True), strict=True):
+    cases = checks.tensor.provided(subject, cases, p)
+    by_case = zip(*ranks(p).run(programs.tensor.layers, subject, cases, norm=True).results, strict=True)
+    for case, by_rank in zip(cases, by_case, strict=True):
         norms = [outcome.gradient_norm for outcome in by_rank]
         checks.tensor.assert_norm(norms, oracles.tensor.unsplit(case).gradient_norm, case.name)
 
@@ -167,9 +168,8 @@ def test_c13_the_gradient_norm_of_layers_split_over_different_groups(ranks, subj
     pair = (workloads.tensor.MLPS["gelu"][0], workloads.tensor.MLPS["gated"][0])
     outcomes = ranks(4).run(programs.tensor.norm_of_two_groups, subject, *pair).results
     checks.tensor.answered(outcomes, "two groups", may_refuse=False)
-    norms = [outcome.gradient_norm for outcome in outcomes]
     squares = [oracles.tensor.unsplit(case).gradient_norm ** 2 for case in pair]
-    checks.tensor.assert_norm(norms, sum(squares) ** 0.5, "two groups")
+    checks.tensor.assert_norm([o.gradient_norm for o in outcomes], sum(squares) ** 0.5, "two groups")
 
 
 @pytest.mark.claim("C10")

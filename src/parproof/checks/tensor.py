@@ -9,14 +9,37 @@ from torch import Tensor
 
 from parproof.checks.bounds import reassociation_bound
 from parproof.checks.values import assert_exact, assert_within
+from parproof.cost.tensor_plan import attention_plan
+from parproof.errors import InvalidPlan
 from parproof.oracles.tensor import Answer, unsplit
 from parproof.programs.tensor import Outcome
+from parproof.subjects.protocol import SubjectRef
 from parproof.subjects.tensor_protocol import Piece
 from parproof.workloads.layouts import Move
 from parproof.workloads.tensor import Case
 from parproof.workloads.tensor import may_refuse as case_may_refuse
 
 NORM_RELATIVE = 1e-13
+
+
+def provided(subject: SubjectRef, cases: Sequence[Case], p: int) -> list[Case]:
+    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left."""
+    loaded = subject.load()
+    kept = [case for case in cases if loaded.reason_against(capability(case, p)) is None]
+    if not kept:
+        subject.require(capability(cases[0], p))
+    return kept
+
+
+def capability(case: Case, p: int) -> str:
+    """How a subject's `lacks` and `offers` name a layer; sharing KV heads between ranks is an ability of its own."""
+    if case.kind != "attention":
+        return f"tensor.{case.kind}"
+    try:
+        plan = attention_plan(case.options["q_heads"], case.options["kv_heads"], p)
+    except InvalidPlan:
+        return "tensor.attention"
+    return f"tensor.attention.{plan['kv_mode']}"
 
 
 def rounding_bound(dtype: torch.dtype, ranks: int, length: int, norm: float, total: float) -> float:

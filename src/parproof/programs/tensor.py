@@ -39,6 +39,8 @@ def layers(
     ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], num_groups: int = 1, norm: bool = False
 ) -> list[Outcome]:
     """Forward and backward of each case, over the world or over `num_groups` interleaved groups at once."""
+    if norm:
+        subject.require("tensor.gradient_norm")
     implementation: TensorParallel = subject.make("tensor")
     group = interleaved(ctx, num_groups)
     return [_guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
@@ -46,6 +48,8 @@ def layers(
 
 def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, over_some: Case) -> Outcome:
     """The norm of a layer split over all ranks together with one that interleaved pairs split."""
+    for capability in ("tensor.mlp", "tensor.gradient_norm"):
+        subject.require(capability)
     implementation: TensorParallel = subject.make("tensor")
     made = []
     for case, group in ((over_all, ctx.group), (over_some, interleaved(ctx, 2))):
@@ -77,16 +81,10 @@ def build(subject: TensorParallel, case: Case, group: ProcessGroup, device: torc
     """The subject's layer for a case."""
     if case.kind == "loss":
         return subject.vocabulary_loss(group=group, **case.options)
-    method = {
-        "column": subject.column_linear,
-        "row": subject.row_linear,
-        "mlp": subject.mlp,
-        "attention": subject.attention,
-        "embedding": subject.embedding,
-        "sequence": subject.sequence_block,
-    }[case.kind]
+    # By name: a subject of one kind of layer has no other method.
+    method = {"column": "column_linear", "row": "row_linear", "sequence": "sequence_block"}
     params = {name: value.to(device) for name, value in case.params().items()}
-    made: SplitLayer = method(params, group=group, **case.options)  # type: ignore[operator]
+    made: SplitLayer = getattr(subject, method.get(case.kind, case.kind))(params, group=group, **case.options)
     return made
 
 
@@ -153,6 +151,7 @@ def redistributions(
     ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Move]
 ) -> list[Outcome]:
     """Each tensor from one layout to another, and the gradient back."""
+    subject.require("tensor.redistribute")
     implementation: TensorParallel = subject.make("tensor")
     return [_guarded(partial(_redistribute, ctx, implementation, move)) for move in cases]
 
@@ -183,6 +182,7 @@ def statistics(
     names: Sequence[str],
 ) -> list[dict[str, Tensor]]:
     """Every statistic of one tensor in every layout."""
+    subject.require("tensor.statistic")
     implementation: TensorParallel = subject.make("tensor")
     whole = on(ctx, layout_cases.coded(shape).double())
     found = []
@@ -202,6 +202,7 @@ def statistics(
 
 def views(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.View]) -> list[Outcome]:
     """Each sharded tensor viewed in another shape."""
+    subject.require("tensor.view")
     implementation: TensorParallel = subject.make("tensor")
 
     def one(case: layout_cases.View) -> Outcome:
@@ -214,6 +215,7 @@ def views(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Vi
 
 def fills(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Fill]) -> list[Outcome]:
     """A slice of each sharded tensor overwritten."""
+    subject.require("tensor.fill")
     implementation: TensorParallel = subject.make("tensor")
 
     def one(case: layout_cases.Fill) -> Outcome:
@@ -233,6 +235,7 @@ def random_tensors(
     seed: int,
 ) -> list[Outcome]:
     """The same random tensor asked for in several layouts."""
+    subject.require(f"tensor.random.{kind}")
     implementation: TensorParallel = subject.make("tensor")
 
     def one(layout: Layout) -> Outcome:

@@ -145,6 +145,9 @@ def bytes_held(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[st
 
 def refuse(ctx: RankContext, subject: SubjectRef, course: Course, directory: str = "") -> dict[str, Any]:
     """Build (and load) what should be refused: the error's kinds and text, or what came of it."""
+    subject.require("zero" if course.plan.strategy == "zero4" else f"zero.{course.plan.strategy}")
+    if directory:
+        subject.require(f"zero.checkpoint.{course.plan.strategy}")
     try:
         if course.kind == "empty":
             subject.make("zero").build(course.plan, _nothing(), ())
@@ -173,6 +176,7 @@ def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, 
     """
     import torch.distributed as dist
 
+    subject.require(f"zero.checkpoint.{course.plan.strategy}")
     training = begin(ctx, subject, course)
     report(ctx, training, course)
     pending = training.save_async(directory) if mode == "async_save" else None

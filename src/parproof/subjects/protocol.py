@@ -48,11 +48,7 @@ class Subject:
 
 def _covers(pattern: str, capability: str) -> bool:
     """Asking for «collectives» is answered by a pattern for a part of it; a star spans dots."""
-    depth = capability.count(".") + 1
-    head = ".".join(pattern.split(".")[:depth])
-    return fnmatch.fnmatchcase(capability, pattern) or (
-        pattern.count(".") >= depth and fnmatch.fnmatchcase(capability, head)
-    )
+    return fnmatch.fnmatchcase(capability, pattern) or pattern.startswith(capability + ".")
 
 
 @dataclass(frozen=True)
