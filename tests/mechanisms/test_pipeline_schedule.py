@@ -30,7 +30,7 @@ DEADLINE_S = (
 RUNS = {}
 by_schedule = pytest.mark.parametrize("schedule", cases.SCHEDULES)
 by_engine = pytest.mark.parametrize("schedule", cases.ENGINES)
-over_world = pytest.mark.parametrize("world", [2, 3, 4], ids="W{}".format)
+on_worlds = pytest.mark.parametrize(("world", "schedule"), cases.ON_WORLDS.values(), ids=cases.ON_WORLDS)
 
 
 def trained(
@@ -50,8 +50,7 @@ def trained(
 
 
 @pytest.mark.claim("C1")
-@by_schedule
-@over_world
+@on_worlds
 def test_c1_losses_and_gradients_equal_one_process(world, schedule, ranks, subject, evidence):
     """Float64 and the same additions in the same order: equality is the tolerance."""
     run, case = trained(ranks, subject, world, schedule)
@@ -65,7 +64,7 @@ def test_c1_losses_and_gradients_equal_one_process(world, schedule, ranks, subje
     ("schedule", "m"),
     [
         ("fill_drain", 1),
-        *((name, m) for name in ("fill_drain", "one_f_one_b", "zero_bubble") for m in (6, 16)),
+        *((name, m) for name in ("fill_drain", "one_f_one_b", "zero_bubble") for m in (6, 8)),
     ],
 )
 def test_c1_the_mean_is_taken_once_whatever_the_number_of_micro_batches(m, schedule, ranks, subject):
@@ -75,8 +74,7 @@ def test_c1_the_mean_is_taken_once_whatever_the_number_of_micro_batches(m, sched
 
 
 @pytest.mark.claim("C2")
-@by_schedule
-@over_world
+@on_worlds
 def test_c2_weights_follow_the_baseline_over_updates(world, schedule, ranks, subject):
     """The second step starts from the first one's weights, with buffers and graphs that were used before."""
     checks.pipeline.Judge(*trained(ranks, subject, world, schedule)).parameters()
@@ -92,12 +90,14 @@ def test_c2_steps_without_an_update_accumulate(schedule, ranks, subject):
 
 
 @pytest.mark.claim("C3")
-@by_engine
-@pytest.mark.parametrize("kind", cases.KINDS)
+@pytest.mark.parametrize(("kind", "schedule"), cases.KINDS.values(), ids=cases.KINDS)
 def test_c3_stages_of_every_kind_equal_the_baseline(kind, schedule, ranks, subject, evidence):
     """Split outputs, one weight used twice, a tensor passed on, integers, a stage that learns nothing."""
     evidence.on(f"pipeline_{kind}", schedule=schedule, world=cases.num_ranks(schedule))
-    judge = checks.pipeline.Judge(*trained(ranks, subject, cases.num_ranks(schedule), schedule, kind=kind))
+    steps = 2 if kind in ("index", "hooked") else 1  # what stays from one step may spoil the next
+    judge = checks.pipeline.Judge(
+        *trained(ranks, subject, cases.num_ranks(schedule), schedule, kind=kind, steps=steps)
+    )
     judge.values()
     judge.parameters()
 
@@ -139,8 +139,7 @@ def test_c4_the_weight_gradients_it_returns_are_those_it_computed(ranks, subject
 
 
 @pytest.mark.claim("C5")
-@by_schedule
-@over_world
+@on_worlds
 def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, ranks, subject):
     """What a subject reports is compared with what its ledger, the stages' modules and the clock saw."""
     run, case = trained(ranks, subject, world, schedule)
@@ -149,8 +148,7 @@ def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, rank
 
 
 @pytest.mark.claim("C6")
-@by_schedule
-@over_world
+@on_worlds
 def test_c6_live_activations_peak_where_the_model_says(world, schedule, ranks, subject, evidence):
     """Counted by the tensors that autograd keeps, micro-batch by micro-batch, not by what a subject says."""
     run, case = trained(ranks, subject, world, schedule)
@@ -162,7 +160,7 @@ def test_c6_live_activations_peak_where_the_model_says(world, schedule, ranks, s
 
 @pytest.mark.claim("C7")
 @by_engine
-@pytest.mark.parametrize("kind", ["chain", "chunks", "index"])
+@pytest.mark.parametrize("kind", ["chain", "index"])
 def test_c7_neighbours_exchange_full_tensors_once_each_way(kind, schedule, ranks, subject, evidence):
     """By peer; integers go forward only. Setting up may cost a message once, so the second step is judged."""
     run, case = trained(ranks, subject, cases.num_ranks(schedule), schedule, kind=kind)

@@ -107,15 +107,17 @@ class Judge:
         """Every parameter of every stage, of the last step; None exactly where the oracle has none."""
         for rank, stage, found in self._stages("gradients"):
             for name, expected in self.answer.gradients[stage].items():
-                what, where = f"gradient of {name} of stage {stage}", self.run.where(rank)
-                one = found[name]
-                if (one is None) != (expected is None):
-                    seen = "none" if one is None else "one"
-                    raise AssertionError(f"{where}: {what}: {seen} arrived, expected the other")
-                if one is not None and expected is not None:
-                    terms = self.answer.terms[stage][name]
-                    assert terms is not None
-                    self._same(one, expected, terms, where, what)
+                if (found[name] is None) != (expected is None):
+                    raise AssertionError(
+                        f"{self.run.where(rank)}: gradient of {name} of stage {stage}:"
+                        f" {'none' if found[name] is None else 'one'} arrived, expected the other"
+                    )
+        for rank, stage, found in self._stages("gradients"):
+            for name, expected in self.answer.gradients[stage].items():
+                terms = self.answer.terms[stage][name]
+                if expected is not None and terms is not None:
+                    what = f"gradient of {name} of stage {stage}"
+                    self._same(found[name], expected, terms, self.run.where(rank), what)
 
     def parameters(self) -> None:
         """Every parameter after all updates."""

@@ -23,8 +23,30 @@ SCHEDULES = {
 ENGINES = ("fill_drain", "one_f_one_b", "interleaved", "zero_bubble", "zero_bubble_v", "dual_pipe_v")
 ACCUMULATING = ("fill_drain", "interleaved", "zero_bubble", "zero_bubble_v")
 
-# What stages are made of, and what crosses from one to the next, beside the plain chain.
-KINDS = ("chunks", "shared", "skip", "index", "frozen", "hooked", "function")
+# On four ranks two stages each would add nothing but time.
+ON_WORLDS = {
+    f"W{world}-{name}": (world, name)
+    for world in (2, 3, 4)
+    for name, (_, stages_per_rank) in SCHEDULES.items()
+    if world < 4 or stages_per_rank == 1
+}
+
+# What stages are made of, and what crosses from one to the next, beside the plain chain. Whole backward is plain
+# autograd, to which a weight used twice and a custom function are nothing special.
+SPLIT = ("zero_bubble", "zero_bubble_v", "dual_pipe_v")
+KINDS = {
+    f"{kind}-{name}": (kind, name)
+    for kind, names in (
+        ("chunks", ENGINES),
+        ("skip", ENGINES),
+        ("index", ENGINES),
+        ("hooked", ENGINES),
+        ("frozen", ("one_f_one_b", *SPLIT)),
+        ("shared", SPLIT),
+        ("function", SPLIT),
+    )
+    for name in names
+}
 
 # (schedule, micro-batches, rows, numbers that the refusal has to name), by the name in test ids.
 REFUSED = {f"{name}-none": (name, 0, 8, ("0",)) for name in SCHEDULES} | {
@@ -59,15 +81,18 @@ class Training:
         return ROWS * self.plan.num_micro_batches if self.batch_rows is None else self.batch_rows
 
 
+# DualPipeV needs two micro-batches for each rank; 1F1B on four ranks shows its limit only with more than four.
+EIGHT = {("dual_pipe_v", 3), ("one_f_one_b", 4)}
+
+
 def training(schedule: str, world: int, m: int | None = None, **options: object) -> Training:
     """A training by the name of its schedule in test ids.
 
-    m   None: four micro-batches, or eight where a schedule needs two for each rank, or shows more with them.
-        Powers of two, so that a division by their number rounds nothing.
+    m   None: four micro-batches, or eight: powers of two, so that a division by their number rounds nothing
     """
     name, stages_per_rank = SCHEDULES[schedule]
     if m is None:
-        m = 8 if world > 2 and schedule in ("dual_pipe_v", "one_f_one_b") else 4
+        m = 8 if (schedule, world) in EIGHT else 4
     return Training(PipelinePlan(name, m, stages_per_rank), **options)  # type: ignore[arg-type]
 
 

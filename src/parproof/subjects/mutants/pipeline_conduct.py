@@ -1,0 +1,154 @@
+"""Mutants of PAR-PIPELINE-SCHEDULE in what is sent, what is refused and what is handed back (see the catalogue)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from parproof.errors import InvalidPlan
+from parproof.subjects.pipeline_protocol import Boundary, PipelineModel, PipelinePlan, SplitGradients
+from parproof.subjects.protocol import Subject
+from parproof.subjects.reference.pipeline import Pipeline
+from parproof.subjects.reference.pipeline_lacks import LACKS
+from parproof.subjects.reference.pipeline_training import Training
+from parproof.subjects.reference.pipeline_wire import Message, Wire
+
+# -- messages --------------------------------------------------------------------------------------------------
+
+
+class SharesTheLoss(Training):
+    def step(self, inputs: Tensor | None, targets: Tensor | None) -> list[Tensor]:
+        losses = super().step(inputs, targets)
+        total = torch.stack(losses).sum() if losses else torch.zeros((), dtype=torch.float64)
+        source = dist.get_global_rank(self.wire.group, self.wire.placement[-1])
+        dist.broadcast(total, source, group=self.wire.group)
+        return losses
+
+
+class WaitsForSends(Wire):
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        super().send(tensors, peer)
+        self.finish()
+
+
+class SinglePrecision(Wire):
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        super().send([x.float() if x.is_floating_point() else x for x in tensors], peer)
+
+    def expected(self, message: Message) -> list[Boundary]:
+        return [
+            Boundary(b.shape, torch.float32 if b.differentiable else b.dtype, b.differentiable)
+            for b in super().expected(message)
+        ]
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        return [x.double() if x.is_floating_point() else x for x in super().receive(message, peer)]
+
+
+class GradientsOfIntegers(Wire):
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        super().send([*tensors, torch.zeros(1)], peer)
+
+    def expected(self, message: Message) -> list[Boundary]:
+        return [*super().expected(message), Boundary((1,), torch.float32)]
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        return super().receive(message, peer)[:-1]
+
+
+class LocalPeers(Wire):
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        for x in tensors:
+            dist.send(x.detach().contiguous(), peer)
+
+
+# -- refusals, backward in two parts -----------------------------------------------------------------------------
+
+
+class Lenient(Pipeline):
+    """Skips the refusals whose text contains `ignored`."""
+
+    ignored = ""
+
+    def check(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, batch_size: int
+    ) -> None:
+        try:
+            super().check(plan, model, group, batch_size)
+        except InvalidPlan as refusal:
+            if self.ignored not in str(refusal):
+                raise
+
+
+class StaleReturn(Pipeline):
+    def split_backward(
+        self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]
+    ) -> SplitGradients:
+        before = [p.grad for p in stage.parameters()]
+        return SplitGradients(super().split_backward(stage, inputs, output_grads).inputs, before)
+
+
+class OneRankRefuses(Pipeline):
+    def check(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, batch_size: int
+    ) -> None:
+        if group.rank() == group.size() - 1 or "over" not in self.refusal(plan, model, group, batch_size):
+            super().check(plan, model, group, batch_size)
+
+    def refusal(self, *arguments: Any) -> str:
+        try:
+            super().check(*arguments)
+        except InvalidPlan as refusal:
+            return str(refusal)
+        return ""
+
+
+class MergesMicroBatches(Pipeline):
+    def build(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, *rest: Any, **named: Any
+    ) -> Training:
+        if plan.num_micro_batches % 4 == 0 and named["batch_size"] % max(1, plan.num_micro_batches) == 0:
+            boundaries = [
+                [replace(b, shape=(4 * b.shape[0], *b.shape[1:])) for b in leaving]
+                for leaving in model.boundaries
+            ]
+            plan = replace(plan, num_micro_batches=plan.num_micro_batches // 4)
+            model = replace(model, boundaries=boundaries)
+        return super().build(plan, model, group, *rest, **named)
+
+    def check(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, batch_size: int
+    ) -> None:
+        return
+
+
+def _with(base: type[Pipeline] = Pipeline, **parts: object) -> type[Pipeline]:
+    return type("Mutant", (base,), parts)
+
+
+LIES = SimpleNamespace(
+    shares_the_loss=_with(training=SharesTheLoss),
+    waits_for_sends=_with(wire=WaitsForSends),
+    single_precision_wire=_with(wire=SinglePrecision),
+    sends_a_header=_with(wire=GradientsOfIntegers),
+    local_peers=_with(wire=LocalPeers),
+    accepts_uneven=_with(Lenient, ignored="batch of"),
+    accepts_no_micro_batch=_with(Lenient, ignored="0 micro-batches"),
+    one_rank_refuses=OneRankRefuses,
+    stale_return=StaleReturn,
+    merges_micro_batches=MergesMicroBatches,
+)
+
+# One subject a lie, by the names of the catalogue.
+globals().update(
+    {
+        name: Subject(name=name, mechanisms={"pipeline": f"{__name__}:LIES.{name}"}, lacks=LACKS)
+        for name in vars(LIES)
+    }
+)
