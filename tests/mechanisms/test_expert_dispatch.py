@@ -54,14 +54,13 @@ def integers(mesh, dispatcher):
 def figures(subject):
     """The subject's implementation, if it counts routes."""
     subject.require("expert.account")
+    subject.require("expert.recommend")
     return subject.make("expert")
 
 
 def run(ranks, subject, mesh, pairs, dtype="float64"):
     """(run, [(case, answer, outcomes of all ranks)]) of the cases that the subject provides, in one run."""
-    if mesh.tp > 1:
-        subject.require("expert.tp")
-    pairs = [(c, a) for c, a in pairs if not any(subject.load().reason_against(need) for need in c.needs)]
+    pairs = checks.expert.provided(subject, pairs)
     done = ranks(mesh.world, deadline_s=DEADLINE_S).run(
         programs.expert.step, subject, mesh, [case for case, _ in pairs], dtype
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,9 +19,29 @@ from parproof.ledger.rows import Row
 from parproof.oracles.expert import Answer
 from parproof.programs.expert import Outcome
 from parproof.subjects.expert_protocol import Exchange
+from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.expert import HIDDEN, Case
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23}
+
+
+def provided(subject: SubjectRef, pairs: Sequence[tuple[Case, Any]]) -> list[tuple[Case, Any]]:
+    """The cases, with what goes with them, that the subject says it provides.
+
+    Errors: Unsupported, with its reason, when none is left.
+    """
+    loaded = subject.load()
+    kept = [pair for pair in pairs if not any(loaded.reason_against(need) for need in needs(pair[0]))]
+    if not kept:
+        for need in needs(pairs[0][0]):
+            subject.require(need)
+    return kept
+
+
+def needs(case: Case) -> tuple[str, ...]:
+    """Capabilities that a case takes."""
+    over_tp = ("expert.tp",) if case.mesh.tp > 1 else ()
+    return (f"expert.{case.plan.dispatcher}", *over_tp, *case.needs)
 
 
 def _bounds(case: Case, tensors: Mapping[str, Tensor], dtype: str) -> dict[str, float | None]:

@@ -102,6 +102,7 @@ def refusal(
 
     disturb   bad_id: rank 1 replays an expert id that does not exist; tp: a tp rank gets other tokens
     """
+    subject.require("expert.refusals")
     axes = axes_of(ctx, mesh)
     expert = subject.make("expert")
     answers = []

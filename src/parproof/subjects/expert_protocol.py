@@ -131,7 +131,8 @@ class ExpertLayer(Protocol):
 
 class ExpertParallel(Protocol):
     """What a subject implements. Capabilities: expert.DISPATCHER, expert.tp, expert.replay, expert.placement,
-    expert.account, expert.recommend, expert.normalisation.local, expert.capacity.SCOPE, expert.gate.GATE."""
+    expert.account, expert.recommend, expert.refusals, expert.ties, expert.normalisation.local,
+    expert.capacity.SCOPE, expert.gate.GATE."""
 
     def layer(self, plan: ExpertPlan, params: Mapping[str, Tensor], axes: Axes) -> ExpertLayer:
         """Take this rank's part of router [E, D], up [E, H, D], down [E, D, H] (whole and equal on all ranks).
