@@ -72,7 +72,6 @@ def test_broken_samples_are_refused(samples):
         summarise(samples)
 
 
-@pytest.mark.lanes("cpu")
 def test_a_late_rank_is_not_timed_by_the_others(ranks):
     """Rank 1 is late before every call. With a barrier in front, rank 0 does not wait for it inside its sample."""
     run = ranks(2, ledger=False).run(programs.timing.late_before_each_call, 0.1, 4)
@@ -81,7 +80,6 @@ def test_a_late_rank_is_not_timed_by_the_others(ranks):
     assert min(run.results[0]) < 0.05
 
 
-@pytest.mark.lanes("cpu")
 def test_the_slow_rank_sets_the_time_of_a_call(ranks):
     """Rank 1 works 20 ms in every call: the per-call maximum shows it, rank 0 alone would not."""
     run = ranks(2, ledger=False).run(programs.timing.slow_in_each_call, 0.02, 4)

@@ -1,6 +1,8 @@
 """The sizes and sentences that keep the tree readable (DESIGN: house rules)."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,13 @@ def test_an_experiment_opens_with_its_question(path):
     places = [text.find(word) for word in ("Question", "Baseline", "Candidate", "Claims", "Not shown")]
     assert -1 not in places
     assert places == sorted(places)
+
+
+def test_the_cpu_lane_holds_experiments_only():
+    """The suite's own tests would make the lane slower and its evidence longer, and say nothing about a stack."""
+    command = [sys.executable, "-m", "pytest", "-m", "cpu", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.splitlines()
+    assert [line for line in listed if line.startswith("tests/selfcheck")] == []
+    assert [line for line in listed if line.startswith("tests/mechanisms")] != []

@@ -112,7 +112,6 @@ def test_control_traffic_counts_when_asked_for():
     assert_ledger(ROWS, [*LINES, Traffic("barrier", 1, 0, 0)], where="rank 0 of 2", ignore_control=False)
 
 
-@pytest.mark.lanes("cpu")
 def test_calls_past_the_dispatcher_make_the_ledger_incomplete(ranks):
     """A backend object called directly, on rank 1 of a subgroup: the check names rank, group and numbers."""
     seen = ranks(3).run(programs.kinds.sneaky.honest)
@@ -123,7 +122,6 @@ def test_calls_past_the_dispatcher_make_the_ledger_incomplete(ranks):
         assert_ledger_complete(run)
 
 
-@pytest.mark.lanes("cpu")
 def test_without_a_ledger_nothing_is_complete(ranks):
     """Not measured is not the same as nothing sent."""
     run = ranks(2, ledger=False).run(programs.kinds.sneaky.honest)

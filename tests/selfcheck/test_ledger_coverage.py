@@ -7,7 +7,6 @@ from parproof.programs import kinds
 
 pytestmark = [
     pytest.mark.selfcheck,
-    pytest.mark.lanes("cpu"),
     # Every name is used, the deprecated ones too.
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     # torch.distributed.optim compiles functions when it is imported.

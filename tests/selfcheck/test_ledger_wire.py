@@ -14,7 +14,6 @@ from parproof.ledger.wire import WireSample
 
 pytestmark = [
     pytest.mark.selfcheck,
-    pytest.mark.lanes("cpu"),
     pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO byte counters need Linux"),
 ]
 

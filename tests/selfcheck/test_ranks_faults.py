@@ -9,7 +9,7 @@ import pytest
 
 from parproof.ranks.failure import RankFailure
 
-pytestmark = [pytest.mark.selfcheck, pytest.mark.lanes("cpu")]
+pytestmark = pytest.mark.selfcheck
 WORLD = 3
 DEADLINE_S = 1.5
 

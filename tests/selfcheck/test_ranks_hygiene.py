@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-pytestmark = [pytest.mark.selfcheck, pytest.mark.lanes("cpu")]
+pytestmark = pytest.mark.selfcheck
 
 
 def balanced(ctx):

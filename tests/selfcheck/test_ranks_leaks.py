@@ -98,7 +98,6 @@ def small(ctx, fail):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors through /proc")
-@pytest.mark.lanes("cpu")
 def test_descriptors_of_the_pytest_process_stay_constant_over_200_runs(ranks):
     """Among them runs that fail and rebuild the pool, fresh pools, and groups made anew."""
     ranks(2).run(small, False)

@@ -9,7 +9,7 @@ import pytest
 from parproof.errors import UsageError
 from parproof.ranks.failure import RankFailure, RankSkip
 
-pytestmark = [pytest.mark.selfcheck, pytest.mark.lanes("cpu")]
+pytestmark = pytest.mark.selfcheck
 
 
 def identity(ctx, *values, **named):

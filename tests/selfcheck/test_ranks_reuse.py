@@ -2,7 +2,7 @@
 
 import pytest
 
-pytestmark = [pytest.mark.selfcheck, pytest.mark.lanes("cpu")]
+pytestmark = pytest.mark.selfcheck
 
 
 def balanced(ctx):

@@ -13,7 +13,7 @@ import pytest
 from parproof.errors import UsageError
 from parproof.ranks.failure import RankFailure
 
-pytestmark = [pytest.mark.selfcheck, pytest.mark.lanes("cpu")]
+pytestmark = pytest.mark.selfcheck
 
 
 def who_am_i(ctx):
