@@ -8,8 +8,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from parproof import __version__
 from parproof.errors import ParproofError
@@ -18,6 +19,7 @@ from parproof.evidence import consume, preflight, status
 from parproof.mutants import catalogue
 
 OK, FINDINGS, UNUSABLE = 0, 1, 2
+_Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,55 +37,70 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return UNUSABLE
 
 
+# command → (what it does, its help, its arguments)
+_JSON: _Argument = (("--json",), {"action": "store_true", "help": "print JSON"})
+_PROFILE: _Argument = (("--profile",), {"default": "PAR-CPU", "metavar": "ID"})
+
+
+def _commands() -> dict[str, tuple[Callable[[argparse.Namespace], int], str, tuple[_Argument, ...]]]:
+    return {
+        "audit": (
+            _audit,
+            "derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable",
+            (
+                (("directory",), {"type": Path, "nargs": "?"}),
+                (
+                    ("--junit",),
+                    {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"},
+                ),
+                (("--rules",), {"action": "store_true", "help": "list the rules and stop"}),
+                _JSON,
+            ),
+        ),
+        "status": (
+            _status,
+            "the asset table, with states computed from tests and evidence",
+            (
+                (("--evidence",), {"type": Path, "metavar": "DIR"}),
+                (("--lang",), {"choices": ("en", "zh"), "default": "en"}),
+                _JSON,
+            ),
+        ),
+        "consume": (
+            _consume,
+            "what a project or the decision page may take from evidence",
+            (
+                (("directory",), {"type": Path}),
+                (("--for",), {"dest": "consumer", "default": "PAR-STRATEGY-DECISION", "metavar": "ID"}),
+                _JSON,
+            ),
+        ),
+        "faults": (_faults, "the planted mutants; with --run the kill matrix", _FAULTS),
+        "preflight": (
+            _preflight,
+            "can this machine run a profile? 0 ready, 1 not, 2 unusable",
+            (_PROFILE, _JSON),
+        ),
+        "version": (_version, "the version of this package", ()),
+    }
+
+
+_FAULTS: tuple[_Argument, ...] = (
+    (("--run",), {"dest": "run_them", "action": "store_true", "help": "run the cpu lane of this checkout"}),
+    (("--experiment",), {"metavar": "ID"}),
+    _JSON,
+)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="parproof", description=__doc__)
     parser.add_argument("--version", action="version", version=f"parproof {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    command = commands.add_parser(
-        "audit", help="derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable"
-    )
-    command.add_argument("directory", type=Path, nargs="?")
-    command.add_argument(
-        "--junit", type=Path, metavar="FILE", help="compare with a JUnit file of the same run"
-    )
-    command.add_argument("--json", action="store_true", help="findings as JSON")
-    command.add_argument("--rules", action="store_true", help="list the rules and stop")
-    command.set_defaults(run=_audit)
-
-    command = commands.add_parser("version", help="the version of this package")
-    command.set_defaults(run=_version)
-
-    command = commands.add_parser(
-        "status", help="the asset table, with states computed from tests and evidence"
-    )
-    command.add_argument("--evidence", type=Path, metavar="DIR")
-    command.add_argument("--lang", choices=("en", "zh"), default="en")
-    command.add_argument("--json", action="store_true")
-    command.set_defaults(run=_status)
-
-    command = commands.add_parser(
-        "consume", help="what a project or the decision page may take from evidence"
-    )
-    command.add_argument("directory", type=Path)
-    command.add_argument("--for", dest="consumer", default="PAR-STRATEGY-DECISION", metavar="ID")
-    command.add_argument("--json", action="store_true")
-    command.set_defaults(run=_consume)
-
-    command = commands.add_parser("faults", help="the planted mutants; with --run the kill matrix")
-    command.add_argument(
-        "--run", dest="run_them", action="store_true", help="run the cpu lane of this checkout against them"
-    )
-    command.add_argument("--experiment", metavar="ID")
-    command.add_argument("--json", action="store_true")
-    command.set_defaults(run=_faults)
-
-    command = commands.add_parser(
-        "preflight", help="can this machine run a profile? 0 ready, 1 not, 2 unusable"
-    )
-    command.add_argument("--profile", default="PAR-CPU", metavar="ID")
-    command.add_argument("--json", action="store_true")
-    command.set_defaults(run=_preflight)
+    for name, (run, text, arguments) in _commands().items():
+        command = commands.add_parser(name, help=text, description=text)
+        for names, given in arguments:
+            command.add_argument(*names, **given)
+        command.set_defaults(run=run)
     return parser
 
 

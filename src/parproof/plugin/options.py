@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 LANES = ("cpu", "cuda1", "cuda2", "cross_node")
@@ -19,57 +21,75 @@ _MARKERS = (
 )
 
 
+# (names, how argparse takes it), in the order of --help.
+_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (
+        ("--subject", "--parproof-subject"),
+        {
+            "action": "append",
+            "default": [],
+            "metavar": "MODULE:ATTR",
+            "help": "implementation under test; may be repeated (default: the reference and what torch ships)",
+        },
+    ),
+    (
+        ("--evidence", "--parproof-evidence"),
+        {
+            "default": None,
+            "metavar": "DIR",
+            "help": "write records.jsonl, manifest.json and environment.json into this new or empty directory",
+        },
+    ),
+    (
+        ("--require", "--parproof-require"),
+        {
+            "action": "append",
+            "default": [],
+            "choices": LANES,
+            "help": "turn every unmet need of this lane into an error instead of a skip; may be repeated",
+        },
+    ),
+    (
+        ("--parproof-deadline",),
+        {
+            "type": float,
+            "default": None,
+            "metavar": "SECONDS",
+            "help": "deadline of one run of a rank program (default: what --timeout leaves, less a margin; else 60)",
+        },
+    ),
+    (
+        ("--parproof-mutants",),
+        {
+            "action": "store_true",
+            "default": False,
+            "help": "run the claims against the planted mutants instead of subjects: a killed mutant passes",
+        },
+    ),
+    (
+        ("--parproof-kill-matrix",),
+        {
+            "default": None,
+            "metavar": "FILE",
+            "help": "with --parproof-mutants: write mutant, claim, verdict and witness as JSON",
+        },
+    ),
+    (
+        ("--parproof-run-label",),
+        {
+            "default": "",
+            "metavar": "TEXT",
+            "help": "free text that names this run in its evidence, e.g. the node or the change under test",
+        },
+    ),
+)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     group = parser.getgroup("parproof", "parallel mechanisms: conformance and evidence")
-    group.addoption(
-        "--subject",
-        "--parproof-subject",
-        action="append",
-        default=[],
-        metavar="MODULE:ATTR",
-        help="implementation under test; may be repeated (default: the reference and what torch ships)",
-    )
-    group.addoption(
-        "--evidence",
-        "--parproof-evidence",
-        default=None,
-        metavar="DIR",
-        help="write records.jsonl, manifest.json and environment.json into this new or empty directory",
-    )
-    group.addoption(
-        "--require",
-        "--parproof-require",
-        action="append",
-        default=[],
-        choices=LANES,
-        help="turn every unmet need of this lane into an error instead of a skip; may be repeated",
-    )
-    group.addoption(
-        "--parproof-deadline",
-        type=float,
-        default=None,
-        metavar="SECONDS",
-        help="deadline of one run of a rank program (default: what --timeout leaves, less a margin; else 60)",
-    )
-    group.addoption(
-        "--parproof-mutants",
-        action="store_true",
-        default=False,
-        help="run the claims against the planted mutants instead of subjects: a killed mutant passes",
-    )
-    group.addoption(
-        "--parproof-kill-matrix",
-        default=None,
-        metavar="FILE",
-        help="with --parproof-mutants: write mutant, claim, verdict and witness as JSON",
-    )
-    group.addoption(
-        "--parproof-run-label",
-        default="",
-        metavar="TEXT",
-        help="free text that names this run in its evidence, e.g. the node or the change under test",
-    )
+    for names, given in _OPTIONS:
+        group.addoption(*names, **given)
 
 
 def pytest_configure(config: pytest.Config) -> None:
