@@ -81,7 +81,7 @@ def good_outcomes() -> list[Outcome]:
             claims=("C7",),
             subject=native,
             runs=[run],
-            predicted={"rank": 0, "lines": [line]},
+            predicted={"rank": 0, "within": [], "lines": [line]},
             **about,
         ),
         Outcome(

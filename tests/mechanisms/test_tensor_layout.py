@@ -131,7 +131,7 @@ def test_c8_forward_and_backward_send_what_is_predicted_and_nothing_else(plan, p
     cases = checks.tensor.provided(subject, of.ledger_cases(plan, p), p)
     run = ranks(p).run(programs.tensor.layers, subject, cases)
     for case in cases:
-        evidence.predict(of.predicted(case, p))
+        evidence.predict(of.predicted(case, p), within=[case.name for case in cases])
         for rank, rows in enumerate(run.ledgers):
             mine = [row for row in rows if row.phase.startswith(f"{case.name}/")]
             checks.assert_ledger(mine, of.predicted(case, p), where=f"{run.where(rank)}: {case.name}")

@@ -142,7 +142,7 @@ def test_c5_traffic_of_a_step(strategy, ranks, subject, evidence):
     run = ranks(size(strategy)).run(programs.train, subject, course)
     evidence.on("zero/smooth", **course.parameters)
     lines = judge.predicted(run, course)
-    evidence.predict(lines)
+    evidence.predict(lines, within=["window2"])
     judge.assert_step_traffic(run, lines, window=2)
 
 

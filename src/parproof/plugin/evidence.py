@@ -31,7 +31,7 @@ class Evidence:
     workload: dict[str, Any] = field(default_factory=dict)
     measurements: dict[str, Any] = field(default_factory=dict)
     predicted: list[Traffic] = field(default_factory=list)
-    predicted_rank: int = 0
+    predicted_for: tuple[int, tuple[str, ...]] = (0, ())
     times: list[dict[str, Any]] = field(default_factory=list)
     public: dict[str, dict[str, Any]] = field(default_factory=dict)
     model_name: str | None = None
@@ -56,10 +56,13 @@ class Evidence:
                 )
             self.public.setdefault(FIGURES[name], {})[name] = value
 
-    def predict(self, traffic: Sequence[Traffic], *, rank: int = 0) -> None:
-        """What the cost model said of one rank of the test's last run, kept beside the ledger that was seen."""
+    def predict(self, traffic: Sequence[Traffic], *, rank: int = 0, within: Sequence[str] = ()) -> None:
+        """What the cost model said of one rank of the test's last run, kept beside the ledger that was seen.
+
+        within   phases that the prediction speaks of; the audit judges these, and without any the whole run
+        """
         self.predicted.extend(traffic)
-        self.predicted_rank = rank
+        self.predicted_for = rank, tuple(within)
 
     def timed(self, name: str, samples_s: Sequence[Sequence[float]], *, warmup: int) -> None:
         """Raw samples of one operation: samples_s[rank][repeat], in seconds, after `warmup` rounds."""
@@ -80,11 +83,12 @@ class Evidence:
     def facts(self) -> dict[str, Any]:
         """All of it as plain data."""
         lines = [asdict(line) | {"members": list(line.members)} for line in self.predicted]
+        rank, within = self.predicted_for
         return {
             "workload_id": self.workload_id,
             "workload": self.workload,
             "measurements": self.measurements,
-            "predicted": {"rank": self.predicted_rank, "lines": lines} if lines else None,
+            "predicted": {"rank": rank, "within": list(within), "lines": lines} if lines else None,
             "times": self.times,
             "figures": self.public,
             "model": self.model_name,
