@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from parproof.cost.pipeline import Event
     from parproof.oracles.pipeline import Answer
+    from parproof.subjects.pipeline_protocol import Boundary
     from parproof.workloads.pipeline_cases import Training
 
 EPS = 2.0**-52
@@ -159,30 +160,42 @@ def crossings(case: Training, world: int) -> list[Crossing]:
     return found
 
 
-def assert_traffic(run: Run, case: Training) -> list[Traffic]:
-    """The last step's sends and receives, peer by peer, and nothing else; returns what was predicted for rank 0."""
-    placed = places(case, run.world_size)
-    made = crossings(case, run.world_size)
+def assert_traffic(run: Run, case: Training, setup: Sequence[Boundary]) -> list[Traffic]:
+    """Sends and receives of every step, peer by peer, and nothing else; returns what was predicted for rank 0."""
     first: list[Traffic] = []
     for rank, rows in enumerate(run.ledgers):
-        predicted = traffic_by_peer(placed, rank, case.plan.num_micro_batches, made)
+        predicted = _traffic(run, case, rank, setup)
         first = first or [line for lines in predicted.values() for line in lines]
-        seen = last_step(rows, case)
+        seen = [row for row in rows if not row.control]
         for peer in sorted(set(predicted) | {row.peer for row in seen if row.peer is not None}):
             mine = [row for row in seen if row.peer == peer]
-            assert_ledger(
-                mine,
-                predicted.get(peer, []),
-                where=f"{run.where(rank)}: with rank {peer}",
-                ignore_control=False,
-            )
-        others = [row for row in seen if row.peer is None]
-        assert_ledger(others, [], where=run.where(rank), ignore_control=False)
+            assert_ledger(mine, predicted.get(peer, []), where=f"{run.where(rank)}: with rank {peer}")
+        assert_ledger([row for row in seen if row.peer is None], [], where=run.where(rank))
     return first
 
 
+def _traffic(run: Run, case: Training, rank: int, setup: Sequence[Boundary]) -> dict[int, list[Traffic]]:
+    """Predicted lines of all steps of a rank, by peer; what is exchanged once is in the first step."""
+    from parproof.workloads import pipeline as models
+
+    once = [models.num_bytes(tensor.shape, tensor.dtype) for tensor in setup]
+    found: dict[int, list[Traffic]] = {}
+    for step in range(case.steps):
+        lines = traffic_by_peer(
+            places(case, run.world_size),
+            rank,
+            case.plan.num_micro_batches,
+            crossings(case, run.world_size),
+            phase=f"step{step}",
+            setup_bytes=once if step == 0 else (),
+        )
+        for peer, made in lines.items():
+            found.setdefault(peer, []).extend(made)
+    return found
+
+
 def last_step(rows: Sequence[Row], case: Training) -> list[Row]:
-    """The calls of the last step: what an implementation sends once, to get ready, is in the first."""
+    """The calls of the last step, whose log is kept."""
     return [row for row in rows if row.phase.split("/")[0] == f"step{case.steps - 1}"]
 
 

@@ -142,29 +142,34 @@ class Crossing(NamedTuple):
 
 
 def traffic_by_peer(
-    placement: Sequence[int], rank: int, num_micro: int, crossings: Sequence[Crossing]
+    placement: Sequence[int],
+    rank: int,
+    num_micro: int,
+    crossings: Sequence[Crossing],
+    *,
+    phase: str = "",
+    setup_bytes: Sequence[int] = (),
 ) -> dict[int, list[Traffic]]:
     """Point-to-point calls and bytes of one rank in one step, by the rank it exchanges them with.
 
     Full tensors, once each way for every micro-batch; nothing between two stages of one rank. The gradient
     exchange of replicas and of tied weights is not in it.
+    setup_bytes   sizes of tensors that neighbours exchange once, one each way, in this step
     """
     totals: dict[tuple[int, str], list[int]] = {}
+    once = Crossing(len(setup_bytes), sum(setup_bytes), len(setup_bytes), sum(setup_bytes))
     for stage, crossing in enumerate(crossings):
         near, far = placement[stage], placement[stage + 1]
         if near == far or rank not in (near, far):
             continue
-        forward, backward = ("send", "recv") if rank == near else ("recv", "send")
-        peer = far if rank == near else near
-        for op, calls, num_bytes in (
-            (forward, crossing.num_outputs, crossing.output_bytes),
-            (backward, crossing.num_gradients, crossing.gradient_bytes),
-        ):
-            total = totals.setdefault((peer, op), [0, 0])
-            total[0] += num_micro * calls
-            total[1] += num_micro * num_bytes
+        ops = ("send", "recv") if rank == near else ("recv", "send")
+        for times, what in ((num_micro, crossing), (1, once)):
+            for op, calls, num_bytes in zip(ops, what[::2], what[1::2], strict=True):
+                total = totals.setdefault((far if rank == near else near, op), [0, 0])
+                total[0] += times * calls
+                total[1] += times * num_bytes
     found: dict[int, list[Traffic]] = {}
     for (peer, op), (calls, num_bytes) in sorted(totals.items()):
         sent = num_bytes if op == "send" else 0
-        found.setdefault(peer, []).append(Traffic(op, calls, sent, num_bytes - sent))
+        found.setdefault(peer, []).append(Traffic(op, calls, sent, num_bytes - sent, phase=phase))
     return found

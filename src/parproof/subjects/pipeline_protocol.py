@@ -97,7 +97,13 @@ class PipelineTraining(Protocol):
 
 
 class Pipeline(Protocol):
-    """What a subject implements."""
+    """What a subject implements.
+
+    setup   tensors that any two neighbouring stages on different ranks exchange once, in the first step, one from
+            each to the other; object traffic apart. The ledger checks it.
+    """
+
+    setup: Sequence[Boundary]
 
     def build(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from parproof.errors import InvalidPlan
 from parproof.subjects.pipeline_protocol import (
+    Boundary,
     Observer,
     PipelineModel,
     PipelinePlan,
@@ -30,6 +31,7 @@ class Pipeline:
     stage: type[Stage] = Stage
     wire: type[Wire] = Wire
     training: type[Training] = Training
+    setup: Sequence[Boundary] = ()
 
     def build(
         self,

@@ -23,7 +23,13 @@ from torch.distributed.pipelining import (
 from torch.distributed.pipelining import _backward as split
 from torch.distributed.tensor import DTensor
 
-from parproof.subjects.pipeline_protocol import Observer, PipelineModel, PipelinePlan, SplitGradients
+from parproof.subjects.pipeline_protocol import (
+    Boundary,
+    Observer,
+    PipelineModel,
+    PipelinePlan,
+    SplitGradients,
+)
 
 SINGLE: dict[str, Any] = {"fill_drain": ScheduleGPipe, "one_f_one_b": Schedule1F1B}
 MULTI: dict[str, Any] = {
@@ -90,7 +96,12 @@ class Training:
 
 
 class Pipeline:
-    """Everything is left to torch, refusals too."""
+    """Everything is left to torch, refusals too.
+
+    Before its first step each stage tells its neighbours, by a vote, whether shapes have to be inferred.
+    """
+
+    setup = (Boundary((1,), torch.int32),)
 
     def build(
         self,
