@@ -3,6 +3,7 @@
 import os
 import signal
 
+import psutil
 import pytest
 
 pytestmark = pytest.mark.selfcheck
@@ -115,3 +116,23 @@ def test_a_rank_with_something_still_running_is_replaced(program, what, ranks):
     assert what in run.observation["leftovers"][0]
     assert ranks(2).run(balanced).results == [[3.0, 3.0]] * 2
     assert ranks(2).pool.num_starts == starts + 1
+
+
+def starts_processes(ctx):
+    """One in the rank's session, one in its own, one whose parent has ended."""
+    import subprocess
+
+    plain = subprocess.Popen(["sleep", "62"])
+    apart = subprocess.Popen(["sleep", "63"], start_new_session=True)
+    shell = "setsid sleep 64 > /dev/null & echo $!"
+    orphan = subprocess.run(["sh", "-c", shell], stdout=subprocess.PIPE, check=True, timeout=10)
+    return [plain.pid, apart.pid, int(orphan.stdout)]
+
+
+def test_what_a_program_started_is_gone_when_its_run_is_over(ranks):
+    """Not only at the end of the session: it would disturb the tests that follow."""
+    run = ranks(2).run(starts_processes)
+    pids = [pid for result in run.results for pid in result]
+    assert len(run.observation["leftovers"]) >= 6
+    _, alive = psutil.wait_procs([psutil.Process(p) for p in pids if psutil.pid_exists(p)], timeout=5)
+    assert [p for p in alive if p.status() != psutil.STATUS_ZOMBIE] == []

@@ -67,6 +67,7 @@ class RankPool:
         self._reusable_detail: bool | None = None
         self._last_program = ""
         self._losses: list[str] = []
+        self._leftovers: tuple[str, ...] = ()
 
     # -- life ---------------------------------------------------------------------------------------------
 
@@ -181,7 +182,7 @@ class RankPool:
         allow_mismatch: bool,
     ) -> list[Report]:
         __tracebackhide__ = True
-        self._leftovers: tuple[str, ...] = ()
+        self._leftovers = ()
         job = self._send(reference, payload, ledger=ledger, debug_detail=debug_detail)
         files = [RankFiles(self._path(), rank) for rank in range(self.world_size)]
         collector = Collector(self._processes, self._connections, files, job, stop_early=not allow_mismatch)
