@@ -53,6 +53,7 @@ def _commands() -> dict[str, tuple[Callable[[argparse.Namespace], int], str, tup
                     ("--junit",),
                     {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"},
                 ),
+                (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
                 (("--rules",), {"action": "store_true", "help": "list the rules and stop"}),
                 _JSON,
             ),
@@ -116,7 +117,7 @@ def _audit(options: argparse.Namespace) -> int:
         return OK
     if options.directory is None:
         raise ParproofError("no evidence directory was named", expected="parproof audit DIR", where="audit")
-    result = auditing.audit(options.directory, options.junit)
+    result = auditing.audit(options.directory, options.junit, options.digest)
     if options.json:
         findings = [vars(finding) for finding in result.findings]
         print(

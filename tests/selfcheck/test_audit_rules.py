@@ -45,6 +45,14 @@ def test_each_rule_finds_the_evidence_that_breaks_it_and_no_other(rule):
     assert found - {rule} <= MAY_FOLLOW.get(rule, set())
 
 
+def test_a_digest_kept_elsewhere_tells_the_same_evidence_from_a_forgery():
+    """Whoever can write the directory can also seal it again."""
+    digest = json.loads((GOOD / "manifest.json").read_text())["digest"]
+    assert main(["audit", str(GOOD), "--digest", digest]) == 0
+    found = audit(GOOD, digest="0" * 64).findings
+    assert [finding.rule for finding in found] == ["manifest-bound"]
+
+
 def test_junit_that_tells_otherwise_is_found():
     """A skip shown as a pass, and a level typed into a property."""
     findings = audit(GOOD, FIXTURES / "junit" / "junit-agrees.xml").findings
@@ -168,3 +176,9 @@ def test_junit_that_cannot_be_read_is_unusable(text, tmp_path, capsys):
     path.write_text(text)
     assert main(["audit", str(GOOD), "--junit", str(path)]) == 2
     assert "junit.xml" in capsys.readouterr().err
+
+
+def test_the_page_about_evidence_lists_the_rules_as_they_are():
+    """A rule nobody can read about cannot be argued with."""
+    page = (ROOT / "docs" / "evidence.md").read_text()
+    assert [rule for rule, sentence in rules().items() if f"| `{rule}` | {sentence} |" not in page] == []

@@ -41,6 +41,7 @@ class EvidenceStore:
         self._counts: Counter[str] = Counter()
         self._num_records = 0
         self._started = now()
+        self.digest = ""
 
     @property
     def artefacts(self) -> Path:
@@ -126,7 +127,7 @@ class EvidenceStore:
                 for p in files
             },
         }
-        manifest["digest"] = canonical.digest(manifest)
+        manifest["digest"] = self.digest = canonical.digest(manifest)
         _write(self._partial / MANIFEST, manifest)
         # Takes the place of an empty directory, and of no other.
         self._partial.rename(self.directory)

@@ -167,5 +167,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Where the evidence is, or why there is none."""
     writer = config.stash.get(WRITER, None)
     if writer is not None:
-        text = writer.error or f"evidence: {writer.store.directory}"
+        text = writer.error or f"evidence: {writer.store.directory} (digest {writer.store.digest})"
         terminalreporter.line(text, red=bool(writer.error))

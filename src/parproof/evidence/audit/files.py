@@ -51,8 +51,11 @@ def check_files(directory: Path, manifest: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(FILES, name, f"sha256 {bound['sha256'][:12]}", canonical.file_digest(path)[:12])
 
 
-def check_manifest(directory: Path, manifest: dict[str, Any]) -> Iterator[Finding]:
-    """The manifest binds itself too: its digest, and the one byte form that has it."""
+def check_manifest(directory: Path, manifest: dict[str, Any], digest: str | None) -> Iterator[Finding]:
+    """The manifest binds itself: its digest, and the one byte form that has it. A digest from elsewhere binds all."""
+    if digest is not None and digest != manifest["digest"]:
+        claimed = f"the run with digest {digest[:12]}"
+        yield Finding(MANIFEST_BOUND, MANIFEST, claimed, f"digest {manifest['digest'][:12]}")
     rest = {name: value for name, value in manifest.items() if name != "digest"}
     if manifest["digest"] != canonical.digest(rest):
         claimed = f"digest {manifest['digest'][:12]}"

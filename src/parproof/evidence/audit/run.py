@@ -34,8 +34,11 @@ class AuditResult:
         return 1 if self.findings else 0
 
 
-def audit(directory: Path, junit_path: Path | None = None) -> AuditResult:
-    """Audit an evidence directory. Errors: Unusable when there is nothing to audit."""
+def audit(directory: Path, junit_path: Path | None = None, digest: str | None = None) -> AuditResult:
+    """Audit an evidence directory. Errors: Unusable when there is nothing to audit.
+
+    digest   what pytest printed at the end of the run: tells whether this is the same evidence
+    """
     if not directory.is_dir():
         raise Unusable(f"{directory} is no directory")
     manifest = read_json(directory, MANIFEST)
@@ -46,7 +49,7 @@ def audit(directory: Path, junit_path: Path | None = None) -> AuditResult:
         return AuditResult(broken)
     result = AuditResult()
     result.findings += files.check_files(directory, manifest)
-    result.findings += files.check_manifest(directory, manifest)
+    result.findings += files.check_manifest(directory, manifest, digest)
     result.findings += files.check_clock(manifest)
     result.findings += _environment(directory)
     told = _records(directory, manifest, result)
