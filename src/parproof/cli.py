@@ -47,16 +47,7 @@ def _commands() -> dict[str, tuple[Callable[[argparse.Namespace], int], str, tup
         "audit": (
             _audit,
             "derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable",
-            (
-                (("directory",), {"type": Path, "nargs": "?"}),
-                (
-                    ("--junit",),
-                    {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"},
-                ),
-                (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
-                (("--rules",), {"action": "store_true", "help": "list the rules and stop"}),
-                _JSON,
-            ),
+            _AUDIT,
         ),
         "status": (
             _status,
@@ -86,6 +77,13 @@ def _commands() -> dict[str, tuple[Callable[[argparse.Namespace], int], str, tup
     }
 
 
+_AUDIT: tuple[_Argument, ...] = (
+    (("directory",), {"type": Path, "nargs": "?"}),
+    (("--junit",), {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"}),
+    (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
+    (("--rules",), {"action": "store_true", "help": "list the rules and stop"}),
+    _JSON,
+)
 _FAULTS: tuple[_Argument, ...] = (
     (("--run",), {"dest": "run_them", "action": "store_true", "help": "run the cpu lane of this checkout"}),
     (("--experiment",), {"metavar": "ID"}),
