@@ -41,9 +41,9 @@ def scores(primary: str | None, secondary: tuple[str, ...], limits: Any) -> dict
         "context": limits.long_context,
         "serving": limits.serving_workload,
     }
-    total = {plan: 0 for plan, when in APPLIES.items() if eval(when, {}, facts)}  # noqa: S307 - our own table
+    total = {plan: 0 for plan, when in APPLIES.items() if eval(when, {}, facts)}
     for plan, points, when in POINTS:
-        if plan in total and eval(when, {}, facts):  # noqa: S307
+        if plan in total and eval(when, {}, facts):
             total[plan] += points
     return {plan: points for plan, points in total.items() if points > 0}
 
