@@ -22,7 +22,13 @@ def reassociation_bound(
 
 
 def cancellation_bound(
-    eps: float, *, absolute_norm: float, ranks: int, length: int, condition: float = 1.0, safety: float = SAFETY
+    eps: float,
+    *,
+    absolute_norm: float,
+    ranks: int,
+    length: int,
+    condition: float = 1.0,
+    safety: float = SAFETY,
 ) -> float:
     """Allowed L2 error of one tensor, from the norm of the same sums over absolute values.
 
