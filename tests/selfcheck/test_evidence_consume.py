@@ -31,7 +31,7 @@ def on_gpus(gpus=2):
         for r in range(gpus)
     ]
     facts = {"launcher": "local", "backend": "nccl", "world_size": gpus, "ranks": ranks, "host_kind": "real"}
-    return facts | {"num_reports": gpus, "calls_seen": 1, "ledger": True, "ledger_complete": None}
+    return facts | {"num_reports": gpus, "calls_seen": 0, "ledger": True, "ledger_complete": None}
 
 
 def benchmarks(producer, **changes):
@@ -69,7 +69,9 @@ def sealed(tmp_path):
         written = [store.add(build(outcome)) for outcome in outcomes]
         bad = any(r["conclusion"]["status"] in ("failed", "blocked") for r in written)
         collected = [record["identity"]["nodeid"] for record in written]
-        store.seal(collected=collected, num_deselected=0, exit_status=int(bad), complete=True)
+        store.seal(
+            collected=collected, num_deselected=0, collection_errors=[], exit_status=int(bad), complete=True
+        )
         return tmp_path / "evidence"
 
     return write

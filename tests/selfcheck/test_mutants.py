@@ -25,6 +25,8 @@ def run_against_mutants(tests, matrix):
         "cpu",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "parproof.plugin",
         "--parproof-mutants",
     ]
     command += ["--parproof-kill-matrix", str(matrix), *map(str, tests)]
