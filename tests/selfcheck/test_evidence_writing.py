@@ -68,6 +68,11 @@ STATUS = {
 }
 
 
+def interruptible():
+    """A child of a shell's background job would ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def project(pytester):
     """A stranger's project with the cases above."""
@@ -145,7 +150,11 @@ def test_an_interrupted_run_says_that_it_is_not_whole(project):
     )
     command = [sys.executable, "-m", "pytest", "--evidence", "out"]
     process = subprocess.Popen(
-        command, cwd=project.path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command,
+        cwd=project.path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=interruptible,
     )
     end = time.monotonic() + 60
     while not (project.path / "ready").exists() and time.monotonic() < end:

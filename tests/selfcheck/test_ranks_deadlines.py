@@ -39,6 +39,11 @@ def test_next(ranks):
 """
 
 
+def interruptible():
+    """A child of a shell's background job would ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def stranger(pytester):
     """A test file with programs that hang, outside the checkout."""
@@ -123,7 +128,9 @@ def hanging_session(stranger, directory):
         "0",
     ]
     environment = os.environ | {"TMPDIR": str(directory)}
-    process = subprocess.Popen(command, cwd=stranger.path, env=environment, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=stranger.path, env=environment, stdout=subprocess.DEVNULL, preexec_fn=interruptible
+    )
     ready = wait_for(lambda: len(glob.glob(f"{directory}/parproof-ranks-*/rank?.journal")) == 2)
     assert ready
     time.sleep(0.3)
