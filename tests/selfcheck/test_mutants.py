@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parproof.errors import UsageError
 from parproof.mutants import catalogue
 
 pytestmark = pytest.mark.selfcheck
@@ -88,3 +89,15 @@ def test_a_mutant_says_which_lie_it_tells_and_who_told_it_before(mutant):
     """Modelled on a public report, or on a slip that is common enough to name."""
     assert len(mutant.lie) > 15
     assert mutant.modelled_on
+
+
+def test_two_mutants_of_one_name_are_refused(tmp_path, monkeypatch):
+    """In the kill matrix they would be one, and the death of the first would hide that the second lives."""
+    entry = (
+        '[[mutant]]\nname = "same"\nexperiment = "E"\nlie = "l"\nmodelled_on = "m"\nkills = { C1 = "x" }\n'
+    )
+    for stem in ("one", "two"):
+        (tmp_path / f"{stem}.toml").write_text(entry)
+    monkeypatch.setattr("parproof.mutants.resources.files", lambda package: tmp_path)
+    with pytest.raises(UsageError, match=r"two\.toml: 'same' is already the name of .*mutants\.one:same"):
+        catalogue.__wrapped__()
