@@ -62,6 +62,35 @@ def leaves_a_mesh(ctx):
     init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "model"))
 
 
+def sums_in_a_group_of_its_own(ctx):
+    """A new group of both, under a name that the members give it: always the same one."""
+    import torch
+    import torch.distributed as dist
+
+    group = dist.new_group([0, 1], use_local_synchronization=True)
+    x = torch.full((2,), float(ctx.rank + 1))
+    dist.all_reduce(x, group=group)
+    return [group.group_name, dist.new_group([0, 1]).group_name, x.tolist()]
+
+
+def leaves_a_message_in_a_subgroup(ctx):
+    """Nobody receives it in this run."""
+    import torch
+    import torch.distributed as dist
+
+    group = dist.new_group([0, 1])
+    if ctx.rank == 0:
+        ctx.facts["kept"] = bool(dist.isend(torch.full((1,), 7.0), 1, group=group))
+
+
+def leaves_a_functional_call(ctx):
+    """torch keeps it for the rest of the process."""
+    import torch
+    from torch.distributed import _functional_collectives as functional
+
+    ctx.facts["kept"] = bool(functional.all_reduce(torch.ones(2), "sum", ctx.group).shape)
+
+
 KEPT = []
 
 
@@ -107,8 +136,23 @@ def shortens_the_timeout(ctx):
     _set_pg_timeout(datetime.timedelta(milliseconds=1), ctx.group)
 
 
-UNCLEAN = [leaves_a_message, leaves_an_all_reduce, leaves_subgroups, leaves_a_mesh, destroys_the_group]
-CLEAN = [balanced, receive_from_0, leaves_ddp_alive, asks_for_detail, shortens_the_timeout]
+UNCLEAN = [
+    leaves_a_message,
+    leaves_an_all_reduce,
+    leaves_a_message_in_a_subgroup,
+    leaves_a_functional_call,
+    destroys_the_group,
+]
+CLEAN = [
+    balanced,
+    receive_from_0,
+    leaves_subgroups,
+    leaves_a_mesh,
+    sums_in_a_group_of_its_own,
+    leaves_ddp_alive,
+    asks_for_detail,
+    shortens_the_timeout,
+]
 
 
 def named(program):
@@ -145,6 +189,46 @@ def test_a_clean_group_is_used_again(program, ranks):
     ranks(2).run(program)
     ranks(2).run(balanced)
     assert (pool.num_inits, pool.num_starts) == before
+
+
+def test_groups_of_every_run_have_the_same_names_and_meet_their_own(ranks):
+    """DTensor keeps names of groups from run to run; an address left in the store would lead to a closed socket."""
+    first = ranks(2).run(sums_in_a_group_of_its_own).results
+    for _ in range(3):
+        assert ranks(2).run(sums_in_a_group_of_its_own).results == first
+    assert first[0] == first[1]
+    assert first[0][2] == [3.0, 3.0]
+
+
+def test_a_call_that_is_never_waited_for_counts_once(ranks):
+    """Later runs are not taken for unclean by it."""
+    ranks(2, allow_mismatch=True).run(leaves_a_functional_call)
+    ranks(2).run(balanced)
+    before = ranks(2).pool.num_inits
+    for _ in range(2):
+        ranks(2).run(balanced)
+    assert ranks(2).pool.num_inits == before
+
+
+def messages_in_one_direction(ctx):
+    """Rank 1 makes twice as many calls as the others."""
+    import torch
+    import torch.distributed as dist
+
+    x = torch.ones(1)
+    for peer in (0, 2):
+        if ctx.rank == 1:
+            dist.send(x, peer)
+        elif ctx.rank == peer:
+            dist.recv(x, 1)
+
+
+def test_ranks_may_differ_in_the_number_of_their_messages(ranks):
+    """As the middle of a pipeline does: the group is clean all the same."""
+    ranks(3).run(messages_in_one_direction)
+    before = ranks(3).pool.num_inits
+    ranks(3).run(messages_in_one_direction)
+    assert ranks(3).pool.num_inits == before
 
 
 def test_a_run_without_ledger_does_not_vouch_for_its_group(ranks):

@@ -179,7 +179,7 @@ def test_a_subject_of_one_operation_passes_or_skips_and_a_wrong_one_fails_by_ran
         *("--subject", "mine:SUBJECT", "--subject", "mine:WRONG", "-k", chosen, "-p", "no:cacheprovider"),
     )
     output = result.stdout.str()
-    failed = re.findall(r"^FAILED .*::(\w+)\[(.*)\].*$", output, re.MULTILINE)
+    failed = re.findall(r"^FAILED .*?::(\w+)\[(.*?)\]", output, re.MULTILINE)
     assert failed == [(C1, "WRONG-cpu-all_reduce-contiguous-numbers-W4")], output[-3000:]
     outcomes = result.parseoutcomes()
     assert outcomes["passed"] == 1

@@ -48,6 +48,8 @@ class Recorder(Relay):
         self._lock = threading.RLock()
         self._home = threading.get_ident()
         self._follower = Follower(_pass_on)
+        # torch keeps the functional calls that an earlier program never waited for; they are not this run's.
+        self._functional_before = torch._C._distributed_c10d._get_work_registry_size()
 
     def __enter__(self) -> Recorder:
         global _active
@@ -137,7 +139,7 @@ class Recorder(Relay):
     def in_flight(self) -> tuple[str, ...]:
         """Calls that were started and have not completed."""
         pending = tuple(row.describe() for row, work in self._works if not work.is_completed())
-        functional = torch._C._distributed_c10d._get_work_registry_size()
+        functional = max(0, torch._C._distributed_c10d._get_work_registry_size() - self._functional_before)
         return pending + (f"{functional} functional call(s) without wait_tensor",) * bool(functional)
 
     def _members_of(self, seen: SeenCall) -> tuple[int, ...]:

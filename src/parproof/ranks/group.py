@@ -35,6 +35,9 @@ class DefaultGroup:
         self._made: Any = None
         self._timeout = datetime.timedelta(seconds=assignment.group_timeout_s)
         self._sequence_before: dict[str, int] = {}
+        self._num_named = 0
+        self._backend = ""
+        self._store: Any = None
         self.num_threads: int | None = None
         os.environ.update(
             RANK=str(assignment.rank),
@@ -58,6 +61,7 @@ class DefaultGroup:
         if job.rendezvous is not None:
             self.tear_down()
             self._initialise(job, job.rendezvous)
+        self._separate_names(job)
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.cuda.empty_cache()
@@ -86,13 +90,26 @@ class DefaultGroup:
         set_debug_level(_debug_level(job))
         dist.init_process_group(
             self._me.backend,
-            store=open_store(rendezvous, self._me.world_size),
+            store=open_store(rendezvous),
             rank=self._me.rank,
             world_size=self._me.world_size,
             timeout=self._timeout,
             # Binds the communicator to its GPU and makes it now, so that a rank without one fails here by name.
             device_id=None if self.device.type == "cpu" else self.device,
         )
+
+    def _separate_names(self, job: Job) -> None:
+        """Groups of every job get the same names, as after a new start, but write to the store under the job's own.
+
+        DTensor keeps what it has worked out, with the names of groups in it, from one program to the next.
+        """
+        world = dist.distributed_c10d._world
+        group: Any = dist.group.WORLD
+        if job.rendezvous is not None:
+            self._num_named = world.group_count
+            self._backend, self._store = world.pg_map[group]
+        world.group_count = self._num_named
+        world.pg_map[group] = (self._backend, dist.PrefixStore(f"job{job.number}", self._store))
 
     def finish_device_work(self) -> None:
         """Kernels and NCCL calls run behind the program: their errors belong to it."""
@@ -108,8 +125,8 @@ class DefaultGroup:
         world = dist.distributed_c10d._world
         states = tuple(self._state(group, recorder) for group in world.pg_map)
         in_flight = _still_in_flight(recorder) if recorder else ()
-        alone = len(states) == 1 and dist.group.WORLD is self._made
-        return states, in_flight, alone and not in_flight and recorder is not None
+        intact = dist.group.WORLD is self._made and self._made in world.pg_map
+        return states, in_flight, intact and not in_flight and recorder is not None
 
     def _state(self, group: Any, recorder: Recorder | None) -> GroupState:
         name = group.group_name
@@ -120,6 +137,15 @@ class DefaultGroup:
             sequence=group._get_sequence_number_for_group() - before,
             sequence_expected=recorder.sequence_steps[name] if recorder else -1,
         )
+
+    def close_subgroups(self) -> None:
+        """Leave every group but the default one. They are clean, so the order among the ranks does not matter."""
+        made = [group for group in dist.distributed_c10d._world.pg_map if group is not self._made]
+        if made:
+            gc.collect()
+        for group in made:
+            group.abort()
+            dist.destroy_process_group(group)
 
     def tear_down(self) -> None:
         """Close every group at once, so that peers that wait on this rank fail in milliseconds."""

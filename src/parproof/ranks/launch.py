@@ -9,7 +9,7 @@ import socket
 from typing import Any, Protocol
 
 from parproof.ranks import orphans
-from parproof.ranks.rendezvous import FileRendezvous, Rendezvous, TcpRendezvous
+from parproof.ranks.rendezvous import Rendezvous
 
 _PATH_LIMIT = 100  # bytes of a Unix socket's path that every system takes
 
@@ -50,7 +50,7 @@ class Launcher(Protocol):
     def listen(self, directory: str, backlog: int) -> tuple[socket.socket, Any]:
         """A listening socket that its ranks can reach, and its address."""
 
-    def rendezvous(self, directory: str) -> Rendezvous:
+    def rendezvous(self) -> Rendezvous:
         """Where its ranks can meet."""
 
     def sweep(self) -> None:
@@ -58,7 +58,7 @@ class Launcher(Protocol):
 
 
 class OneHost:
-    """Ranks on this machine: a Unix socket and files in the pool's directory, so no port is taken."""
+    """Ranks on this machine: a Unix socket in the pool's directory, and a store on the loopback address."""
 
     hosts_are_real = True
     shares_this_host = True
@@ -69,9 +69,9 @@ class OneHost:
         address = path if len(os.fsencode(path)) < _PATH_LIMIT else f"\0{os.path.basename(directory)}"
         return _listening(socket.AF_UNIX, address, backlog)
 
-    def rendezvous(self, directory: str) -> Rendezvous:
-        """Files."""
-        return FileRendezvous(directory)
+    def rendezvous(self) -> Rendezvous:
+        """Not to be reached from elsewhere."""
+        return Rendezvous("127.0.0.1")
 
 
 class Network:
@@ -84,9 +84,9 @@ class Network:
         """On this machine's address only; the key keeps others out."""
         return _listening(socket.AF_INET, (self._host, 0), backlog)
 
-    def rendezvous(self, directory: str) -> Rendezvous:
-        """A store that the pool holds."""
-        return TcpRendezvous(self._host)
+    def rendezvous(self) -> Rendezvous:
+        """On the same address."""
+        return Rendezvous(self._host)
 
 
 def _listening(family: socket.AddressFamily, address: Any, backlog: int) -> tuple[socket.socket, Any]:

@@ -1,15 +1,21 @@
-"""Results of rank programs as bytes: tensors travel by value and from host memory."""
+"""Results of rank programs as bytes: tensors travel by value, compact, and from host memory."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
 
 
 def pickled(value: Any) -> bytes:
-    """Like pickle.dumps, but a tensor on a GPU becomes one on the CPU: the reader may not have the device, and
-    must not touch CUDA."""
+    """Like pickle.dumps, but a tensor is its elements only, in order, as a contiguous tensor on the CPU.
+
+    torch's own way packs a file a tensor, which costs ten times as much, and brings the whole storage behind a
+    view. A tensor on a GPU becomes one on the CPU: the reader may not have the device, and must not touch CUDA.
+    """
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getvalue()
@@ -19,6 +25,26 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         import torch
 
-        if isinstance(obj, torch.Tensor) and type(obj) in (torch.Tensor, torch.nn.Parameter) and obj.is_cuda:
-            return obj.detach().cpu().__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-        return NotImplemented
+        if type(obj) not in (torch.Tensor, torch.nn.Parameter):
+            return NotImplemented
+        if obj.layout != torch.strided or obj.is_quantized or obj.device.type not in ("cpu", "cuda"):
+            return NotImplemented
+        kept = obj.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        # Bytes, not numbers: numpy has no bfloat16, and a bool may hold the byte 2 (then it is wrong, and must show).
+        content = kept.reshape(-1).view(torch.uint8).numpy().tobytes()
+        is_parameter = type(obj) is torch.nn.Parameter
+        return _tensor, (content, obj.dtype, tuple(obj.shape), obj.requires_grad, is_parameter)
+
+
+def _tensor(
+    content: bytes, kind: dtype, shape: tuple[int, ...], requires_grad: bool, is_parameter: bool
+) -> Tensor:
+    import torch
+
+    if not content:
+        made = torch.empty(shape, dtype=kind)
+    else:
+        made = torch.frombuffer(bytearray(content), dtype=kind).reshape(shape)
+    if is_parameter:
+        return torch.nn.Parameter(made, requires_grad)
+    return made.requires_grad_(requires_grad)

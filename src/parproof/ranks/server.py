@@ -102,6 +102,8 @@ class RankServer:
                 os._exit(0)
             report = self._run(job)
             self._send(report)
+            if report.group_reusable:
+                self._group.close_subgroups()
             if report.error is not None:
                 if report.error.is_skip:
                     # Usually all ranks skip at once, and a slow one may still be joining the group.

@@ -26,12 +26,12 @@ class Accident:
 
     cause: str
     world_size: int = 3
-    deadline_s: float = 1.0
+    deadline_s: float = 0.7
     in_subgroup: bool = False
     needs: tuple[str, ...] = (SUM,)
 
 
-_TIMED_OUT = "[Tt]imed out waiting 400ms"
+_TIMED_OUT = "[Tt]imed out waiting 300ms"
 ABSENT = "rank 1 of 3: returned without joining"
 
 ACCIDENTS: dict[str, Accident] = {
@@ -44,6 +44,6 @@ ACCIDENTS: dict[str, Accident] = {
     "missing": Accident(ABSENT),
     "new_group_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
     "set_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
-    "message_timeout": Accident(_TIMED_OUT, deadline_s=2.0, needs=(SUM, "point_to_point.chain.contiguous")),
+    "message_timeout": Accident(_TIMED_OUT, deadline_s=1.2, needs=(SUM, "point_to_point.chain.contiguous")),
     "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, deadline_s=4.0, in_subgroup=True),
 }
