@@ -26,16 +26,24 @@ from parproof import checks, oracles, programs, workloads
 from parproof.checks import assert_ledger
 from parproof.errors import InvalidPlan
 from parproof.subjects.expert_protocol import NORMALISATIONS, Account, ExpertPlan
-from parproof.workloads.expert_meshes import MESHES, Mesh
+from parproof.workloads.expert_meshes import DISPATCHED, Mesh
 from parproof.workloads.expert_routes import IMPOSSIBLE, LIMITS, PAGE
 
 pytestmark = [pytest.mark.experiment("PAR-EXPERT-DISPATCH"), pytest.mark.lanes("cpu", "cuda2")]
 
 DEADLINE_S = 20.0  # for one run: a rank that waits for nobody is found by it
 STATELESS = [HealthCheck.function_scoped_fixture]  # an account remembers no other
-over_mesh = pytest.mark.parametrize("mesh", MESHES, ids=Mesh.name)
-by_dispatcher = pytest.mark.parametrize("dispatcher", ["all_to_all", "padded", "all_gather"])
-by_exchange = pytest.mark.parametrize("dispatcher", ["all_to_all", "padded"])
+
+
+def over(pairs):
+    """Parametrise by (dispatcher, mesh)."""
+    return pytest.mark.parametrize(
+        ("dispatcher", "mesh"), pairs, ids=lambda v: v if isinstance(v, str) else v.name()
+    )
+
+
+on_meshes = over(DISPATCHED)
+on_meshes_that_exchange = over([(d, mesh) for d, mesh in DISPATCHED if mesh.ep > 1 and d != "all_gather"])
 routes_of_a_token = st.lists(st.integers(0, 5), max_size=3, unique=True)
 
 
@@ -61,45 +69,40 @@ def figures(subject):
 def run(ranks, subject, mesh, pairs, dtype="float64"):
     """(run, [(case, answer, outcomes of all ranks)]) of the cases that the subject provides, in one run."""
     pairs = checks.expert.provided(subject, pairs)
-    done = ranks(mesh.world, deadline_s=DEADLINE_S).run(
+    done = ranks(mesh.world, deadline_s=DEADLINE_S).run_once(
         programs.expert.step, subject, mesh, [case for case, _ in pairs], dtype
     )
     outcomes = zip(*done.results, strict=True)
     return done, [(*pair, out) for pair, out in zip(pairs, outcomes, strict=True)]
 
 
-@pytest.fixture(scope="module")
-def seen():
-    """Runs by (subject, mesh, dispatcher): values and ledger of one run are judged by different tests."""
-    return {}
-
-
-def all_cases(seen, ranks, subject, mesh, dispatcher):
-    """Every integer case of a mesh, run once; the run counts as evidence of each test that judges it."""
+def all_cases(ranks, subject, mesh, dispatcher):
+    """Every integer case of a mesh: values and ledger of one run are judged by different tests."""
     subject.require(f"expert.{dispatcher}")
-    key = subject.address, mesh, dispatcher
-    if key in seen:
-        ranks.runs.append(seen[key][0])
-    else:
-        seen[key] = run(ranks, subject, mesh, integers(mesh, dispatcher))
-    return seen[key]
+    return run(ranks, subject, mesh, integers(mesh, dispatcher))
 
 
 @pytest.mark.claim("C1", "C2", "C3")
-@over_mesh
-@by_dispatcher
-def test_c1_c2_c3_values_and_routes_equal_the_baseline(dispatcher, mesh, ranks, subject, seen, evidence):
+@on_meshes
+def test_c1_c2_c3_values_and_routes_equal_the_baseline(dispatcher, mesh, ranks, subject, evidence):
     """Integers in float64: equality is the tolerance. Styles of routing, drops, padding, empty ranks, ties."""
     evidence.on("expert_integers", mesh=mesh.name(), dispatcher=dispatcher)
-    _, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    _, judged = all_cases(ranks, subject, mesh, dispatcher)
     for case, answer, outcomes in judged:
         checks.expert.assert_values(outcomes, case, answer)
     evidence.measured(cases=[case.name for case, _, _ in judged])
 
 
 @pytest.mark.claim("C1", "C2", "C3")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("mesh", [Mesh(ep=4), Mesh(dp=2, ep=2), Mesh(ep=2, tp=2)], ids=Mesh.name)
+@pytest.mark.parametrize(
+    ("mesh", "dtype"),
+    [
+        (Mesh(ep=4), "float64"),
+        (Mesh(dp=2, ep=2), "float32"),
+        (Mesh(ep=2, tp=2), "float64"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else v.name(),
+)
 def test_c1_c2_c3_hold_with_a_softmax_router(mesh, dtype, ranks, subject, evidence):
     """Probabilities over all or over the chosen experts, within the bound of docs/numerics.md."""
     evidence.on("expert_softmax", mesh=mesh.name(), dtype=dtype)
@@ -141,9 +144,9 @@ def test_c4_figures_of_any_routing(figures, routes, seats, factor):
 
 
 @pytest.mark.claim("C4")
-def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, figures, seen, evidence):
+def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, figures, evidence):
     """The account is made from the routes alone, the ledger from the calls; logical bytes stay apart."""
-    done, judged = all_cases(seen, ranks, subject, Mesh(ep=4), "all_to_all")
+    done, judged = all_cases(ranks, subject, Mesh(ep=4), "all_to_all")
     for case, answer, _ in judged:
         if case.plan.capacity_scope == "rank":
             continue
@@ -160,14 +163,11 @@ def test_c4_network_bytes_are_those_that_a_ledger_shows_leaving(ranks, subject, 
 
 
 @pytest.mark.claim("C5")
-@over_mesh
-@by_dispatcher
-def test_c5_bytes_follow_from_the_routes_and_nothing_else_is_sent(
-    dispatcher, mesh, ranks, subject, seen, evidence
-):
+@on_meshes
+def test_c5_bytes_follow_from_the_routes_and_nothing_else_is_sent(dispatcher, mesh, ranks, subject, evidence):
     """Counts, rows, answers, their gradients, partial sums over tp, the loss and parameters' gradients."""
     evidence.on("expert_integers", mesh=mesh.name(), dispatcher=dispatcher)
-    done, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    done, judged = all_cases(ranks, subject, mesh, dispatcher)
     for rank, rows in enumerate(done.ledgers):
         lines = []
         for case, answer, _ in judged:
@@ -180,11 +180,10 @@ def test_c5_bytes_follow_from_the_routes_and_nothing_else_is_sent(
 
 
 @pytest.mark.claim("C6")
-@pytest.mark.parametrize("mesh", [m for m in MESHES if m.ep > 1], ids=Mesh.name)
-@by_exchange
-def test_c6_every_row_sent_is_expected_and_comes_back(dispatcher, mesh, ranks, subject, seen):
+@on_meshes_that_exchange
+def test_c6_every_row_sent_is_expected_and_comes_back(dispatcher, mesh, ranks, subject):
     """Row sums of the routing matrix leave, column sums arrive; gradients take the same ways."""
-    done, judged = all_cases(seen, ranks, subject, mesh, dispatcher)
+    done, judged = all_cases(ranks, subject, mesh, dispatcher)
     for case, answer, _ in judged:
         checks.expert.assert_conservation(done.ledgers, case, answer)
 

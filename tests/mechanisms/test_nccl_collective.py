@@ -27,19 +27,27 @@ from parproof.workloads import collective_forms as forms
 from parproof.workloads.collective_accidents import ACCIDENTS
 
 pytestmark = [pytest.mark.experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.lanes("cpu", "cuda2")]
+by_place = pytest.mark.parametrize("place", table.places(), ids=table.name)
+
+
+@pytest.fixture
+def observed(ranks, subject):
+    """(run, its cases): one run of an operation's cases, judged by several claims."""
+
+    def made(op, layout, kind, p, aspect=""):
+        cases = checks.collectives.provided(subject, table.value_cases(op, layout, kind, p), aspect)
+        return ranks(p).run_once(programs.collectives.over_the_world, subject, cases), cases
+
+    return made
 
 
 @pytest.mark.claim("C1")
-@pytest.mark.parametrize("case", table.value_cases(), ids=lambda case: "-".join(case))
-def test_c1_every_participant_holds_the_oracles_value(case, ranks, subject, evidence):
+@by_place
+def test_c1_every_participant_holds_the_oracles_value(place, observed, evidence):
     """Equality is the tolerance: every partial result is representable in every dtype."""
-    op, layout, kind, world = case
-    p = int(world[1:])
-    thin = 1 if kind == "bool" or (layout == "contiguous" and p == 3) else 6
-    cases = checks.collectives.provided(subject, table.cases(op, layout, kind=kind, p=p, thin=thin))
+    op, layout, kind, p = place
     evidence.on("collective_values", op=op, layout=layout, kind=kind, world_size=p)
-    run = ranks(p).run(programs.collectives.over_the_world, subject, cases)
-    evidence.measured(num_elements=checks.collectives.assert_outputs(run, cases))
+    evidence.measured(num_elements=checks.collectives.assert_outputs(*observed(*place)))
 
 
 @pytest.mark.claim("C1", "C7")
@@ -65,14 +73,12 @@ def test_c1_large_half_precision_sums_are_exact_and_overflow_to_infinity(ranks, 
 
 
 @pytest.mark.claim("C2")
-@pytest.mark.parametrize("op", table.OPS)
-@pytest.mark.parametrize("layout", ["contiguous", "transposed", "strided", "column_view", "zero_dim"])
-def test_c2_what_is_not_the_result_stays_as_it_is(op, layout, ranks, subject, evidence):
+@by_place
+def test_c2_what_is_not_the_result_stays_as_it_is(place, observed, evidence):
     """Inputs, what non-roots and non-receivers hold, and the elements between and beside those of a view."""
-    cases = checks.collectives.provided(subject, table.cases(op, layout, p=3, thin=5))
-    evidence.on("collective_values", op=op, layout=layout, world_size=3)
-    run = ranks(3).run(programs.collectives.over_the_world, subject, cases)
-    evidence.measured(num_elements=checks.collectives.assert_kept(run, cases))
+    op, layout, kind, p = place
+    evidence.on("collective_values", op=op, layout=layout, kind=kind, world_size=p)
+    evidence.measured(num_elements=checks.collectives.assert_kept(*observed(*place)))
 
 
 @pytest.mark.claim("C2")
@@ -126,7 +132,8 @@ def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group
     """The same definitions as the buffered forms, with new tensors out."""
     world, members = forms.FORM_GROUPS[group]
     kept = checks.collective_forms.provided(subject, op)
-    cases = [(form, dtype, layout) for form in kept for dtype in forms.VALUE_DTYPES if form.takes(dtype)]
+    dtypes = forms.VALUE_DTYPES if layout == "contiguous" else forms.VIEW_DTYPES
+    cases = [(form, dtype, layout) for form in kept for dtype in dtypes if form.takes(dtype)]
     evidence.on("collective_functional", op=op, layout=layout, group=group)
     run = ranks(world).run(programs.collective_forms.functional, subject, cases, members, gradient=False)
     checks.collective_forms.assert_functional(run, cases, members, gradient=False)
@@ -173,15 +180,12 @@ def test_c6_objects_arrive_whole_and_in_order(op, group, ranks, subject, evidenc
 
 
 @pytest.mark.claim("C7")
-@pytest.mark.parametrize("op", table.OPS)
-@pytest.mark.parametrize("world", ["W2", "W3", "W4"])
-def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(op, world, ranks, subject, evidence):
+@pytest.mark.parametrize("place", table.places(("contiguous", "odd_large"), bools=False), ids=table.name)
+def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(place, observed, subject, evidence):
     """The algorithm is the subject's word, the bytes are the cost model's, the calls are what the ledger saw."""
-    p = int(world[1:])
-    every = table.cases(op, p=p, thin=6) + table.cases(op, "odd_large", p=p, thin=12)
-    cases = checks.collectives.provided(subject, every, ".traffic")
-    evidence.on("collective_traffic", op=op, world_size=p)
-    run = ranks(p).run(programs.collectives.over_the_world, subject, cases)
+    op, layout, _, p = place
+    run, cases = observed(*place, ".traffic")
+    evidence.on("collective_traffic", op=op, layout=layout, world_size=p)
     algorithms = checks.collectives.algorithms(subject, cases)
     evidence.predict(checks.collectives.assert_traffic(run, cases, algorithms), rank=p - 1)
 

@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.experiment("PAR-PIPELINE-SCHEDULE"), pytest.mark.lanes
 DEADLINE_S = (
     15.0  # a schedule that deadlocks is named by the ranks' stacks; a good one takes well below a second
 )
-RUNS = {}
 by_schedule = pytest.mark.parametrize("schedule", cases.SCHEDULES)
 by_engine = pytest.mark.parametrize("schedule", cases.ENGINES)
 on_worlds = pytest.mark.parametrize(("world", "schedule"), cases.ON_WORLDS.values(), ids=cases.ON_WORLDS)
@@ -36,17 +35,11 @@ on_worlds = pytest.mark.parametrize(("world", "schedule"), cases.ON_WORLDS.value
 def trained(
     ranks, subject, world, schedule, m=None, *, program="train", deadline_s=DEADLINE_S, ledger=True, **options
 ):
-    """(run of a training, its case). One run is judged by several claims, so it is made once and kept."""
+    """(run of a training, its case). One run is judged by several claims."""
     case = cases.training(schedule, world, m, **options)
     subject.require(f"pipeline.{case.plan.schedule}.{case.plan.stages_per_rank}.{case.kind}")
-    key = (subject.address, world, program, case)
-    if key in RUNS:
-        ranks.runs.append(RUNS[key])
-    else:
-        RUNS[key] = ranks(world, deadline_s=deadline_s, ledger=ledger).run(
-            getattr(programs.pipeline, program), subject, case
-        )
-    return RUNS[key], case
+    on_ranks = ranks(world, deadline_s=deadline_s, ledger=ledger)
+    return on_ranks.run_once(getattr(programs.pipeline, program), subject, case), case
 
 
 @pytest.mark.claim("C1")
@@ -173,7 +166,7 @@ def test_c7_neighbours_exchange_full_tensors_once_each_way(kind, schedule, ranks
 def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers, ranks, subject):
     """With the numbers that do not fit, and without a message to a rank that will never answer."""
     run, _ = trained(
-        ranks, subject, 2, schedule, m, steps=1, batch_rows=rows, program="refusal", deadline_s=4.0
+        ranks, subject, 2, schedule, m, steps=1, batch_rows=rows, program="refusal", deadline_s=2.0
     )
     for rank, result in enumerate(run.results):
         text = result["refused"] or "accepted"
@@ -185,7 +178,7 @@ def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers,
 @by_schedule
 def test_c8_fewer_micro_batches_than_ranks_are_refused_or_right(schedule, ranks, subject):
     """Never a hang, and never some ranks refusing while others wait for them."""
-    run, case = trained(ranks, subject, 3, schedule, 2, steps=1, program="refusal", deadline_s=4.0)
+    run, case = trained(ranks, subject, 3, schedule, 2, steps=1, program="refusal", deadline_s=2.0)
     refused = [result["refused"] for result in run.results]
     if not any(refused):
         checks.pipeline.Judge(run, case).gradients()

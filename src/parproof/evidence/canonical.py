@@ -40,7 +40,8 @@ def plain(value: Any, where: str, text: Callable[[str], str] = str) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return text(str(value)).encode("utf-8", "backslashreplace").decode()
+        given = text(str(value))
+        return given if given.isascii() else given.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
         return {_name(key, where): plain(item, f"{where}.{key}", text) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -58,6 +59,8 @@ def plain(value: Any, where: str, text: Callable[[str], str] = str) -> Any:
 
 
 def _name(key: Any, where: str) -> str:
+    if type(key) is str and key.isascii():
+        return key
     if isinstance(key, (str, int)) and not isinstance(key, bool):
         return str(plain(str(key), where))
     raise UsageError(f"name {key!r}", expected="a string or an integer", where=where)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pickle
+import pkgutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _SHELF: pytest.StashKey[PoolShelf] = pytest.StashKey()
 _STARTED: pytest.StashKey[float] = pytest.StashKey()
+_KEPT: pytest.StashKey[tuple[str, dict[Any, Run]]] = pytest.StashKey()
 DEFAULT_DEADLINE_S = 60.0
 
 
@@ -36,8 +39,10 @@ class Ranks:
     lane: str
     config: pytest.Config
     deadline_left_s: Callable[[], float]
-    runs: list[Run] = field(default_factory=list)
-    failed_runs: list[dict[str, Any]] = field(default_factory=list)
+    # pytest shows the arguments of a failed test: megabytes of tensors would take it seconds to print.
+    kept: dict[Any, Run] = field(default_factory=dict, repr=False)
+    runs: list[Run] = field(default_factory=list, repr=False)
+    failed_runs: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     def __call__(
         self,
@@ -62,6 +67,8 @@ class Ranks:
         require_lane(self.config, self.lane, world_size)
         pool = _shelf(self.config).pool(world_size, self.lane, ranks_per_host, fresh=fresh)
         options = {"ledger": ledger, "debug_detail": debug_detail, "allow_mismatch": allow_mismatch}
+        if fresh:
+            self.kept.clear()
         return RunnableRanks(self, pool, deadline_s, options)
 
 
@@ -91,6 +98,20 @@ class RunnableRanks:
         self.ranks.runs.append(run)
         return run
 
+    def run_once(self, program: Callable[..., Any], *arguments: Any, **keywords: Any) -> Run:
+        """Like `run`, but a run of this module with the same program and arguments is given again.
+
+        For claims that judge different sides of one run. It counts as evidence of every test that asks for it.
+        """
+        __tracebackhide__ = True
+        called = program.__module__, program.__qualname__, pickle.dumps((arguments, keywords))
+        key = self.ranks.lane, self.pool.world_size, self.pool.places, *self.options.values(), *called
+        if key in self.ranks.kept:
+            self.ranks.runs.append(self.ranks.kept[key])
+        else:
+            self.ranks.kept[key] = self.run(program, *arguments, **keywords)
+        return self.ranks.kept[key]
+
 
 @pytest.fixture
 def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
@@ -109,7 +130,7 @@ def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
         margin = min(5.0, 0.25 * timeout_s)
         return float(max(0.1, timeout_s - margin - (time.monotonic() - started)))
 
-    fixture = Ranks(lane, config, left)
+    fixture = Ranks(lane, config, left, _kept_of(request))
     request.node.stash[RANKS] = fixture
     yield fixture
     _warn_of_losses(config, request.node.nodeid)
@@ -157,12 +178,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shelf.close()
 
 
+def _kept_of(request: pytest.FixtureRequest) -> dict[Any, Run]:
+    """Runs of this module only: those of the one before are dropped."""
+    module = request.node.nodeid.partition("::")[0]
+    kept = request.config.stash.get(_KEPT, None)
+    if kept is None or kept[0] != module:
+        kept = request.config.stash[_KEPT] = (module, {})
+    return kept[1]
+
+
 def _shelf(config: pytest.Config) -> PoolShelf:
     if _SHELF not in config.stash:
         from parproof.ranks.shelf import PoolShelf
 
-        config.stash[_SHELF] = PoolShelf(lambda: _say_that_torch_loads(config))
+        config.stash[_SHELF] = PoolShelf(lambda: _say_that_torch_loads(config), preload=_own_modules())
     return config.stash[_SHELF]
+
+
+def _own_modules() -> list[str]:
+    """Rank programs and subjects of this package, which every new rank would otherwise load at its first run."""
+    from parproof import programs
+    from parproof.subjects import reference, torch_native
+
+    return [
+        f"{package.__name__}.{module.name}"
+        for package in (programs, reference, torch_native)
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
 
 
 def _say_that_torch_loads(config: pytest.Config) -> None:

@@ -16,7 +16,7 @@ from torch._C._distributed_c10d import DebugLevel, set_debug_level
 
 from parproof.ranks.context import RankContext
 from parproof.ranks.protocol import Assignment, GroupState, Job
-from parproof.ranks.rendezvous import open_store
+from parproof.ranks.rendezvous import open_store, under
 
 if TYPE_CHECKING:
     from parproof.ledger.recorder import Recorder
@@ -109,7 +109,7 @@ class DefaultGroup:
             self._num_named = world.group_count
             self._backend, self._store = world.pg_map[group]
         world.group_count = self._num_named
-        world.pg_map[group] = (self._backend, dist.PrefixStore(f"job{job.number}", self._store))
+        world.pg_map[group] = (self._backend, under(self._store, f"job{job.number}"))
 
     def finish_device_work(self) -> None:
         """Kernels and NCCL calls run behind the program: their errors belong to it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -38,15 +40,19 @@ _TOKEN = secrets.token_hex(16)
 
 
 class LocalLauncher(OneHost):
-    """Forks rank servers from multiprocessing's forkserver. CUDA is never touched before the fork."""
+    """Forks rank servers from multiprocessing's forkserver. CUDA is never touched before the fork.
+
+    preload   modules that ranks are likely to need, besides torch's: loaded once, not by each new rank
+    """
 
     name = "local"
 
-    def __init__(self) -> None:
-        import torch.multiprocessing
-
-        self._context = torch.multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(list(PRELOAD))
+    def __init__(self, preload: Sequence[str] = ()) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([*PRELOAD, *preload])
+        # It loads torch on its own core while this process does the same.
+        with _environment(_ENVIRONMENT | {orphans.TOKEN_VARIABLE: _TOKEN}):
+            forkserver.ensure_running()
 
     def start(self, slot: int, address: Any, authkey: bytes) -> RankProcess:
         """Start one rank server on this machine."""

@@ -39,7 +39,14 @@ class Rendezvous:
 
 def open_store(address: str) -> Store:
     """The store behind an address, in a rank."""
-    from torch._C._distributed_c10d import PrefixStore, TCPStore
+    from torch._C._distributed_c10d import TCPStore
 
     host, port, prefix = address.rsplit(":", 2)
-    return PrefixStore(prefix, TCPStore(host, int(port), is_master=False))
+    return under(TCPStore(host, int(port), is_master=False), prefix)
+
+
+def under(store: Store, prefix: str) -> Store:
+    """The part of a store that has this prefix."""
+    from torch._C._distributed_c10d import PrefixStore
+
+    return PrefixStore(prefix, store)

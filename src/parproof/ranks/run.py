@@ -18,9 +18,9 @@ class RankReport:
     """One rank's side of a run."""
 
     rank: int
-    value: Any
-    rows: tuple[Row, ...]
-    groups: tuple[GroupState, ...]
+    value: Any = field(repr=False)
+    rows: tuple[Row, ...] = field(repr=False)
+    groups: tuple[GroupState, ...] = field(repr=False)
     started_s: float
     ended_s: float
     stdout: str = ""
@@ -31,10 +31,13 @@ class RankReport:
 
 @dataclass(frozen=True)
 class Run:
-    """All ranks' reports, in rank order, and the facts of the run (`observation`)."""
+    """All ranks' reports, in rank order, and the facts of the run (`observation`).
+
+    Its repr is short, because pytest prints it for every failed test that holds one.
+    """
 
     program: str
-    reports: tuple[RankReport, ...]
+    reports: tuple[RankReport, ...] = field(repr=False)
     observation: dict[str, Any]
 
     @property

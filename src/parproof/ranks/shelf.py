@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from parproof.ranks.local import LocalLauncher
 from parproof.ranks.pool import RankPool
@@ -12,10 +12,14 @@ _BACKENDS = {"cpu": ("gloo", "cpu"), "cuda1": ("nccl", "cuda"), "cuda2": ("nccl"
 
 
 class PoolShelf:
-    """Pools by (world size, lane, ranks per host). `on_slow_start` is told when a start takes seconds."""
+    """Pools by (world size, lane, ranks per host).
 
-    def __init__(self, on_slow_start: Callable[[], None] = lambda: None) -> None:
-        self._launcher = LocalLauncher()
+    on_slow_start   is told when a start takes seconds
+    preload         see LocalLauncher
+    """
+
+    def __init__(self, on_slow_start: Callable[[], None] = lambda: None, preload: Sequence[str] = ()) -> None:
+        self._launcher = LocalLauncher(preload)
         self._on_slow_start = on_slow_start
         self._pools: dict[tuple[int, str, int | None], RankPool] = {}
 

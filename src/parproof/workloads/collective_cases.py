@@ -243,25 +243,40 @@ def waiting_cases(op: str, p: int) -> list[Case]:
     ]
 
 
-def value_cases() -> list[tuple[str, str, str, str]]:
-    """(op, layout, kind, W and the world size), as in test ids: every layout on three ranks, the plain one also on 2 and 4.
+Place = tuple[str, str, str, int]  # (op, layout, kind, ranks of the world)
 
-    Three ranks first: they show what two hide (a swapped neighbour, a halved mean).
+
+def places(layouts: tuple[str, ...] = LAYOUTS, *, bools: bool = True) -> list[Place]:
+    """Where the values of an operation are judged: plain tensors on 3, 2 and 4 ranks, other layouts on few.
+
+    Three ranks first: they show what two hide (a swapped neighbour, a halved mean). What a layout breaks, it
+    breaks on two ranks; large odd sizes, which algorithms cut in parts, stay on three.
     """
-    found = []
+    found: list[Place] = []
     for op in OPS:
-        for layout in LAYOUTS:
+        kinds = ("numbers", "bool") if op in REDUCING and bools else ("numbers",)
+        for layout in layouts:
             if layout == "zero_dim" and op == "all_to_all_single":
                 continue  # it divides rows, and a 0-dim tensor has none
-            worlds = (3, 2, 4) if layout == "contiguous" else (3,)
-            kinds = ("numbers", "bool") if op in REDUCING else ("any",)
+            worlds = {"contiguous": (3, 2, 4), "odd_large": (3,)}.get(layout, (2,))
             found += [
-                (op, layout, kind, f"W{p}")
+                (op, layout, kind if op in REDUCING else "any", p)
                 for kind in kinds
                 for p in worlds
                 if kind != "bool" or layout in ("contiguous", "column_view")
             ]
     return found
+
+
+def name(place: Place) -> str:
+    """A place in a test id."""
+    return "-".join((*place[:3], f"W{place[3]}"))
+
+
+def value_cases(op: str, layout: str, kind: str, p: int) -> list[Case]:
+    """All cases of plain tensors on three ranks, and of bool; a part of them elsewhere."""
+    whole = kind == "bool" or (layout == "contiguous" and p == 3)
+    return cases(op, layout, kind=kind, p=p, thin=1 if whole else 6)
 
 
 def group_cases(p: int, thin: int = 8) -> list[Case]:

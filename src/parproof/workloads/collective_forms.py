@@ -46,6 +46,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
 ROOT = 1  # of broadcast, as a place in the group
 TARGETS = (2, 0, 1)  # of permute
 VALUE_DTYPES = ("float64", "bfloat16", "int64", "uint8")
+VIEW_DTYPES = ("float64", "uint8")  # a layout breaks places, whatever their type
 
 
 def input_shapes(form: Form, me: int) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ def attention_case(plan: str, ranks: int, dtype: str = "float64", *, bias: bool 
 def ledger_cases(plan: str, ranks: int) -> tuple[Case, ...]:
     """All layers whose sizes divide; attention by plan, because not every subject has every plan."""
     if plan != "other_layers":
-        return (attention_case(plan, ranks),)
+        return (attention_case(plan, ranks, "float64"), attention_case(plan, ranks, "float32"))
     return (
         *(
             case
