@@ -173,6 +173,41 @@ def test_a_rank_server_started_by_a_plain_command_joins_over_tcp(monkeypatch):
         pool.close()
 
 
+SAYS_IT_IS = """
+import socket, sys
+socket.gethostname = lambda: sys.argv[1]
+from parproof.ranks import server
+server._machine = lambda: sys.argv[2]
+server._command_line(sys.argv[3:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "machines", "scope"),
+    [
+        (("a", "b"), ("1", "2"), "multi_host"),
+        (("a", "b"), ("1", "1"), "emulated_hosts"),
+        (("a", "a"), ("1", "1"), "single_host"),
+    ],
+    ids=["two_machines", "two_containers_of_one", "one_host"],
+)
+def test_the_scope_of_a_run_is_what_its_hosts_say_of_themselves(names, machines, scope):
+    """Not what the launcher says: containers with names of their own are one machine."""
+    from parproof.evidence.level import compute_scope
+    from parproof.ranks.command import CommandLauncher
+    from parproof.ranks.pool import RankPool
+
+    pool = RankPool(
+        2, CommandLauncher(command=lambda s: (sys.executable, "-c", SAYS_IT_IS, names[s], machines[s]))
+    )
+    try:
+        run = pool.run(who_am_i)
+    finally:
+        pool.close()
+    assert [rank["hostname"] for rank in run.observation["ranks"]] == list(names)
+    assert compute_scope({"runs": [run.observation], "failed_runs": []}) == scope
+
+
 def kills_rank_1(ctx):
     """And rank 0 waits for it."""
     import torch

@@ -40,7 +40,7 @@ def compute_level(observation: Mapping[str, Any] | None) -> tuple[str | None, st
 def _level_of_run(run: Mapping[str, Any]) -> tuple[str, str]:
     if run["backend"] not in ("gloo", "nccl"):
         return "cpu_simulation", f"backend {run['backend']} is no real transport"
-    if run["world_size"] < 2 or len({(r["host"], r["pid"]) for r in run["ranks"]}) < run["world_size"]:
+    if run["world_size"] < 2 or len({(r["hostname"], r["pid"]) for r in run["ranks"]}) < run["world_size"]:
         if _num_gpus(run):
             return "gpu_smoke", "one rank on a GPU"
         return "cpu_simulation", "fewer processes than ranks, or one rank"

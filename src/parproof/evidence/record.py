@@ -111,15 +111,12 @@ def _observation(outcome: Outcome) -> dict[str, Any] | None:
 
 _PLACEMENT = ("launcher", "backend", "world_size", "host_kind")
 _RUN_FACTS = ("num_reports", "calls_seen", "ledger", "ledger_complete")
-_RANK_FACTS = ("rank", "local_rank", "pid", "host", "device")
+_RANK_FACTS = ("rank", "local_rank", "pid", "host", "hostname", "device")
 
 
 def _placement(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Who the ranks were and where; a host that did not tell its name has the one it was given."""
-    ranks = [
-        {name: rank[name] for name in _RANK_FACTS} | {"hostname": rank.get("hostname", rank["host"])}
-        for rank in facts["ranks"]
-    ]
+    """Who the ranks were and where: `host` by the pool's count, `hostname` as the host itself says."""
+    ranks = [{name: rank[name] for name in _RANK_FACTS} for rank in facts["ranks"]]
     return {name: facts[name] for name in _PLACEMENT} | {"ranks": ranks}
 
 

@@ -24,8 +24,8 @@ _Arrivals = queue.SimpleQueue[tuple[protocol.Hello, Connection]]
 
 def accept_ranks(
     launcher: Launcher, world_size: int, directory: str, timeout_s: float, waiting: Callable[[], None]
-) -> tuple[list[RankProcess], list[Connection]]:
-    """(processes, connections), by slot. `waiting` is called now and then while nothing happens.
+) -> tuple[list[RankProcess], list[Connection], list[protocol.Hello]]:
+    """(processes, connections, who they said they are), by slot. `waiting` is called now and then while nothing happens.
 
     Each caller is heard in a thread of its own: one that does not know the key, or says nothing, takes no rank's
     place and holds nobody up.
@@ -35,6 +35,7 @@ def accept_ranks(
     arrivals: _Arrivals = queue.SimpleQueue()
     processes: list[RankProcess] = []
     connections: dict[int, Connection] = {}
+    hellos: dict[int, protocol.Hello] = {}
     try:
         for slot in range(world_size):
             processes.append(launcher.start(slot, address, authkey))
@@ -42,7 +43,7 @@ def accept_ranks(
         while len(connections) < world_size:
             missing = [slot for slot in range(world_size) if slot not in connections]
             _hear(listener, [processes[slot].sentinel for slot in missing], authkey, arrivals)
-            _seat(arrivals, connections, world_size)
+            _seat(arrivals, connections, hellos, world_size)
             _check_start(processes, [slot for slot in missing if slot not in connections], end, timeout_s)
             waiting()
     except BaseException:
@@ -53,7 +54,8 @@ def accept_ranks(
         raise
     finally:
         listener.close()
-    return processes, [connections[slot] for slot in range(world_size)]
+    slots = range(world_size)
+    return processes, [connections[slot] for slot in slots], [hellos[slot] for slot in slots]
 
 
 def _hear(listener: socket.socket, sentinels: list[int], authkey: bytes, arrivals: _Arrivals) -> None:
@@ -79,7 +81,12 @@ def _handshake(caller: socket.socket, authkey: bytes, arrivals: _Arrivals) -> No
         arrivals.put((hello, connection))
 
 
-def _seat(arrivals: _Arrivals, connections: dict[int, Connection], world_size: int) -> None:
+def _seat(
+    arrivals: _Arrivals,
+    connections: dict[int, Connection],
+    hellos: dict[int, protocol.Hello],
+    world_size: int,
+) -> None:
     with contextlib.suppress(queue.Empty):
         while True:
             hello, connection = arrivals.get_nowait()
@@ -87,6 +94,7 @@ def _seat(arrivals: _Arrivals, connections: dict[int, Connection], world_size: i
                 connection.close()
             else:
                 connections[hello.slot] = connection
+                hellos[hello.slot] = hello
 
 
 def _check_start(processes: list[RankProcess], missing: list[int], end: float, timeout_s: float) -> None:

@@ -61,6 +61,7 @@ class RankPool:
         self._on_slow_start = on_slow_start
         self._processes: list[RankProcess] = []
         self._connections: list[Connection] = []
+        self._hellos: list[protocol.Hello] = []
         self._directory: PrivateDirectory | None = None
         self._rendezvous: Rendezvous | None = None
         self._job_number = 0
@@ -80,7 +81,7 @@ class RankPool:
         path = self._directory.path
         try:
             self._rendezvous = self._launcher.rendezvous()
-            self._processes, self._connections = accept_ranks(
+            self._processes, self._connections, self._hellos = accept_ranks(
                 self._launcher,
                 self.world_size,
                 path,
@@ -130,7 +131,7 @@ class RankPool:
             process.kill()
         for connection in self._connections:
             connection.close()
-        self._processes, self._connections = [], []
+        self._processes, self._connections, self._hellos = [], [], []
         self._reusable_detail = None
         if self._rendezvous is not None:
             self._rendezvous.close()
@@ -222,13 +223,22 @@ class RankPool:
         return [RankFiles(self._path(), rank).read_output() for rank in range(self.world_size)]
 
     def placement(self) -> dict[str, Any]:
-        """Which processes the ranks are, and where; known as soon as they are started."""
-        emulated = self.places.hosts_are_emulated or not self._launcher.hosts_are_real
+        """Which processes the ranks are, and where; known as soon as they are started.
+
+        Hosts are real when the launcher says so and the ranks' own words do not contradict it: different names
+        on one machine are containers.
+        """
+        hellos = self._hellos
+        fewer_machines = len({h.machine for h in hellos}) < len({h.hostname for h in hellos})
+        emulated = self.places.hosts_are_emulated or not self._launcher.hosts_are_real or fewer_machines
         return {
             "launcher": self._launcher.name,
             "backend": self.backend,
             "world_size": self.world_size,
-            "ranks": [self.places.facts(rank) | {"pid": p.pid} for rank, p in enumerate(self._processes)],
+            "ranks": [
+                self.places.facts(rank) | {"pid": hello.pid, "hostname": hello.hostname}
+                for rank, hello in enumerate(hellos)
+            ],
             "host_kind": "emulated" if emulated else "real",
         }
 

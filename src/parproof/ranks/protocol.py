@@ -18,11 +18,15 @@ from parproof.ledger.rows import Row
 
 @dataclass(frozen=True)
 class Hello:
-    """First message of a rank server: who connected."""
+    """First message of a rank server: who connected.
+
+    machine   identity of the running kernel: the same for containers that share a machine, whatever they are called
+    """
 
     slot: int
     pid: int
     hostname: str
+    machine: str
 
 
 @dataclass(frozen=True)

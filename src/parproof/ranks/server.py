@@ -23,6 +23,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing.connection import Client, Connection
+from pathlib import Path
 from typing import Any
 
 from parproof.errors import UsageError
@@ -48,8 +49,15 @@ def main(slot: int, address: Any, authkey: bytes, *, parent: int | None = None) 
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     connection = Client(address, authkey=authkey)
     protocol.tune(connection, stall_s=0)
-    protocol.send(connection, protocol.Hello(slot, os.getpid(), socket.gethostname()))
+    protocol.send(connection, protocol.Hello(slot, os.getpid(), socket.gethostname(), _machine()))
     RankServer(connection, protocol.receive(connection)).serve()
+
+
+def _machine() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        return socket.gethostname()
 
 
 def _die_with(parent: int) -> None:
