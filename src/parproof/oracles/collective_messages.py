@@ -19,6 +19,7 @@ def expected_messages(kind: str, p: int, me: int) -> list[tuple[int, int]]:
         "tags": [(left, 1), (left, 0)],
         "any_source": [] if me else [(j, 0) for j in others],
         "batch": [(j, me) for j in others],
+        "functional": [(left, 0)],
     }[kind]
 
 

@@ -138,6 +138,12 @@ class PointToPoint(Protocol):
         """Start all of them; their order does not matter for progress."""
         ...
 
+    def exchange(
+        self, x: Tensor, room: Tensor, to: int, source: int, tag: int, group: ProcessGroup
+    ) -> Tensor:
+        """The functional form: x goes to `to`; gives back what came from `source`, for which `room` may be used."""
+        ...
+
 
 class ObjectCollectives(Protocol):
     """Mechanism `object_collectives`: anything that can be pickled."""

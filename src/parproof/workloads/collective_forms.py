@@ -70,7 +70,7 @@ def rows_from(me: int) -> list[int]:
     return [rows_to(j)[me] for j in range(3)]
 
 
-MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch")
+MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch", "functional")
 # (layout, group): every layout over the world, one in a group without rank 0
 VALUE_PLACES = (
     ("contiguous", "world"),

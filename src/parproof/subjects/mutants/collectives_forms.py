@@ -87,6 +87,16 @@ class SenderIsGlobal(PointToPoint):
         return dist.get_global_rank(group, super().recv(x, peer, tag, group))
 
 
+class ExchangeTakesGlobalRanks(PointToPoint):
+    def exchange(
+        self, x: Tensor, room: Tensor, to: int, source: int, tag: int, group: ProcessGroup
+    ) -> Tensor:
+        """What is meant as a place in the group is looked up as a rank of the world."""
+        ranks = dist.get_process_group_ranks(group)
+        shift = [ranks.index(k) if k in ranks else k for k in range(group.size())]
+        return super().exchange(x, room, shift[to], shift[source], tag, group)
+
+
 class SendsWhatIsBehind(PointToPoint):
     def isend(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> Message:
         return super().isend(x.as_strided(x.shape, _dense(x.shape)), peer, tag, group)
@@ -135,6 +145,7 @@ wrong_dim = _mutant("WrongDim", "functional_collectives")
 coalesced_swapped = _mutant("CoalescedSwapped", "functional_collectives")
 tags_ignored = _mutant("TagsIgnored", "point_to_point")
 sender_is_global = _mutant("SenderIsGlobal", "point_to_point")
+exchange_takes_global_ranks = _mutant("ExchangeTakesGlobalRanks", "point_to_point")
 sends_what_is_behind = _mutant("SendsWhatIsBehind", "point_to_point")
 receives_into_what_is_behind = _mutant("ReceivesIntoWhatIsBehind", "point_to_point")
 own_object_first = _mutant("OwnObjectFirst", "object_collectives")

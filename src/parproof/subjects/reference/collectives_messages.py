@@ -77,6 +77,14 @@ class PointToPoint:
             for word, x, peer in transfers
         ]
 
+    def exchange(
+        self, x: Tensor, room: Tensor, to: int, source: int, tag: int, group: ProcessGroup
+    ) -> Tensor:
+        """Both at once, then wait for both."""
+        for handle in (self.irecv(room, source, tag, group), self.isend(x, to, tag, group)):
+            handle.wait()
+        return room
+
 
 def packed(value: Any) -> Tensor:
     """An object as bytes."""

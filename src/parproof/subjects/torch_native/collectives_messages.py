@@ -8,6 +8,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
+from torch.distributed import _functional_collectives as functional
 
 from parproof.subjects.collectives_protocol import Transfer
 
@@ -38,6 +39,16 @@ class PointToPoint:
             for word, x, peer in transfers
         ]
         return list(dist.batch_isend_irecv(ops))
+
+    def exchange(
+        self, x: Tensor, room: Tensor, to: int, source: int, tag: int, group: ProcessGroup
+    ) -> Tensor:
+        """funcol.isend_inplace and irecv_inplace, which take global ranks."""
+        left = functional.isend_inplace(x, dist.get_global_rank(group, to), tag, group)
+        came = functional.irecv_inplace(room, dist.get_global_rank(group, source), tag, group)
+        functional.wait_tensor(left)
+        arrived: Tensor = functional.wait_tensor(came)
+        return arrived
 
 
 class ObjectCollectives:
