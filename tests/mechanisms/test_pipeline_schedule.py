@@ -161,6 +161,17 @@ def test_c7_neighbours_exchange_full_tensors_once_each_way(kind, schedule, ranks
     evidence.predict(checks.pipeline.assert_traffic(run, case, subject.make("pipeline").setup))
 
 
+@pytest.mark.claim("C7")
+@pytest.mark.parametrize("schedule", ["fill_drain", "one_f_one_b", "interleaved", "zero_bubble_v"])
+def test_c7_tensor_ranks_share_what_crosses_a_boundary(schedule, ranks, subject, evidence):
+    """Two pipelines on the same data: each sends half of every tensor, and those that receive gather the halves."""
+    subject.require("pipeline.tensor_boundary")
+    run, case = trained(ranks, subject, 4, schedule, tensor_ranks=2)
+    evidence.on("pipeline_chain", schedule=schedule, world=4, tensor_ranks=2)
+    checks.pipeline.Judge(run, case).values()
+    evidence.predict(checks.pipeline.assert_traffic(run, case, subject.make("pipeline").setup))
+
+
 @pytest.mark.claim("C8")
 @pytest.mark.parametrize(("schedule", "m", "rows", "numbers"), cases.REFUSED.values(), ids=cases.REFUSED)
 def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers, ranks, subject):
@@ -171,6 +182,19 @@ def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers,
     for rank, result in enumerate(run.results):
         text = result["refused"] or "accepted"
         assert all(number in text for number in numbers), f"{run.where(rank)}: {m} of {rows} rows: {text}"
+        assert run.ledgers[rank] == (), f"{run.where(rank)}: sent something before it refused"
+
+
+@pytest.mark.claim("C8")
+def test_c8_a_boundary_that_tensor_ranks_do_not_divide_is_refused(ranks, subject):
+    """Three numbers over two tensor ranks: unequal parts would be gathered into the wrong places."""
+    subject.require("pipeline.tensor_boundary")
+    run, _ = trained(
+        ranks, subject, 4, "fill_drain", kind="index", steps=1, tensor_ranks=2, program="refusal"
+    )
+    for rank, result in enumerate(run.results):
+        text = result["refused"] or "accepted"
+        assert "2 tensor ranks" in text, f"{run.where(rank)}: {text}"
         assert run.ledgers[rank] == (), f"{run.where(rank)}: sent something before it refused"
 
 

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from parproof.checks.bounds import cancellation_bound
 from parproof.checks.ledger import assert_ledger
 from parproof.checks.values import assert_exact, assert_within
-from parproof.cost.pipeline import Crossing, placement, rank_live_limit, traffic_by_peer
+from parproof.cost.pipeline import (
+    Crossing,
+    boundary_gathers,
+    placement,
+    rank_live_limit,
+    traffic_by_peer,
+)
 from parproof.cost.pipeline_orders import orders
 from parproof.cost.pipeline_timeline import peak_live_per_rank, peak_live_per_stage
 from parproof.cost.traffic import Traffic
@@ -32,14 +38,14 @@ EPS = 2.0**-52
 
 def places(case: Training, world: int) -> list[int]:
     """Rank of each stage, within one pipeline."""
-    return placement(case.plan.schedule, world // case.replicas, case.plan.stages_per_rank)
+    return placement(case.plan.schedule, world // case.side_by_side, case.plan.stages_per_rank)
 
 
 def canonical(case: Training, world: int) -> list[list[Event]] | None:
     """The order of every rank, where the schedule's name leaves no choice."""
     plan = case.plan
     try:
-        return orders(plan.schedule, world // case.replicas, plan.num_micro_batches, plan.stages_per_rank)
+        return orders(plan.schedule, world // case.side_by_side, plan.num_micro_batches, plan.stages_per_rank)
     except InvalidPlan:
         return None
 
@@ -91,12 +97,14 @@ class Judge:
     def losses(self, steps: Sequence[int]) -> None:
         """One loss for each micro-batch, in order, where the last stage is; no losses elsewhere."""
         last = places(self.case, self.run.world_size)[-1]
-        p = self.run.world_size // self.case.replicas
+        p = self.run.world_size // self.case.side_by_side
         for rank, result in enumerate(self.run.results):
             where, found = self.run.where(rank), result["losses"]
             for step in steps:
                 expected = self.answer.losses[step]
-                wanted = expected[rank // p :: self.case.replicas] if rank % p == last else []
+                wanted = (
+                    expected[rank // p % self.case.replicas :: self.case.replicas] if rank % p == last else []
+                )
                 if len(found[step]) != len(wanted):
                     raise AssertionError(
                         f"{where}: step {step}: {len(found[step])} losses, expected {len(wanted)}"
@@ -170,7 +178,8 @@ def assert_traffic(run: Run, case: Training, setup: Sequence[Boundary]) -> list[
         for peer in sorted(set(predicted) | {row.peer for row in seen if row.peer is not None}):
             mine = [row for row in seen if row.peer == peer]
             assert_ledger(mine, predicted.get(peer, []), where=f"{run.where(rank)}: with rank {peer}")
-        assert_ledger([row for row in seen if row.peer is None], [], where=run.where(rank))
+        gathers = _gathers(run, case, rank)
+        assert_ledger([row for row in seen if row.peer is None], gathers, where=run.where(rank))
     return first
 
 
@@ -180,18 +189,36 @@ def _traffic(run: Run, case: Training, rank: int, setup: Sequence[Boundary]) -> 
 
     once = [models.num_bytes(tensor.shape, tensor.dtype) for tensor in setup]
     found: dict[int, list[Traffic]] = {}
+    p = run.world_size // case.side_by_side
     for step in range(case.steps):
         lines = traffic_by_peer(
-            places(case, run.world_size),
+            [place + rank // p * p for place in places(case, run.world_size)],
             rank,
             case.plan.num_micro_batches,
-            crossings(case, run.world_size),
+            [crossing.part(case.tensor_ranks) for crossing in crossings(case, run.world_size)],
             phase=f"step{step}",
             setup_bytes=once if step == 0 else (),
         )
         for peer, made in lines.items():
             found.setdefault(peer, []).extend(made)
     return found
+
+
+def _gathers(run: Run, case: Training, rank: int) -> list[Traffic]:
+    """What a rank gathers from its tensor group in all steps."""
+    p = run.world_size // case.side_by_side
+    lines = [
+        boundary_gathers(
+            places(case, run.world_size),
+            rank % p,
+            case.plan.num_micro_batches,
+            crossings(case, run.world_size),
+            case.tensor_ranks,
+            phase=f"step{step}",
+        )
+        for step in range(case.steps)
+    ]
+    return [line for line in lines if line.calls]
 
 
 def last_step(rows: Sequence[Row], case: Training) -> list[Row]:

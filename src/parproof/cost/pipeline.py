@@ -140,6 +140,12 @@ class Crossing(NamedTuple):
     num_gradients: int
     gradient_bytes: int
 
+    def part(self, num_ranks: int) -> Crossing:
+        """What one of `num_ranks` tensor ranks carries of it: as many messages, of an equal part each."""
+        return self._replace(
+            output_bytes=self.output_bytes // num_ranks, gradient_bytes=self.gradient_bytes // num_ranks
+        )
+
 
 def traffic_by_peer(
     placement: Sequence[int],
@@ -173,3 +179,31 @@ def traffic_by_peer(
         sent = num_bytes if op == "send" else 0
         found.setdefault(peer, []).append(Traffic(op, calls, sent, num_bytes - sent, phase=phase))
     return found
+
+
+def boundary_gathers(
+    placement: Sequence[int],
+    place: int,
+    num_micro: int,
+    crossings: Sequence[Crossing],
+    num_ranks: int,
+    *,
+    phase: str = "",
+) -> Traffic:
+    """What a rank gathers in one step from its tensor group of `num_ranks`, when tensors cross boundaries in parts.
+
+    place   of the rank in its pipeline
+    Each arrival is one all_gather: a part in, the whole out. A boundary then carries 1/num_ranks of the bytes on
+    each of num_ranks links, once in all instead of num_ranks times (Narayanan et al. 2021, scatter/gather).
+    """
+    calls = num_bytes = 0
+    for stage, crossing in enumerate(crossings) if num_ranks > 1 else ():
+        near, far = placement[stage], placement[stage + 1]
+        if near != far and place == far:
+            calls, num_bytes = calls + crossing.num_outputs, num_bytes + crossing.output_bytes
+        if near != far and place == near:
+            calls, num_bytes = calls + crossing.num_gradients, num_bytes + crossing.gradient_bytes
+    total = num_micro * num_bytes
+    return Traffic(
+        "all_gather", num_micro * calls, total // num_ranks, total, group_size=num_ranks, phase=phase
+    )

@@ -27,11 +27,11 @@ def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, An
     Phases step0, step1, … hold what a step sends; inspect holds the gathering of results.
     """
     watch = Watch(ctx)
-    group, data_group, replica = _groups(ctx, case.replicas)
-    model = _model(case, group)
+    group, across, replica = _groups(ctx, case)
+    model = _model(case, group, ctx.device)
     watch.modules(model.stages, case.pause_s)
     training = subject.make("pipeline").build(
-        case.plan, model, group, watch.observe, batch_size=case.rows, data_group=data_group
+        case.plan, model, group, watch.observe, batch_size=case.rows, **across
     )
     weights = {id(p): p for s in model.stages.values() for p in s.parameters() if p.requires_grad}
     optimizer = torch.optim.SGD(list(weights.values()), lr=LR) if weights else None
@@ -45,7 +45,7 @@ def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, An
             )
             watch.restart()
             with ctx.phase(f"step{step}"):
-                losses.append(_step(training, model, data))
+                losses.append(_step(training, model, data, ctx.device))
         with ctx.phase("inspect"):
             gradients = {s: _copies(training.gradients(s)) for s in model.stages}
         if optimizer is not None:
@@ -57,36 +57,40 @@ def train(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, An
     return found | {"log": logs[-1], "logs": logs}
 
 
-def _groups(ctx: RankContext, replicas: int) -> tuple[dist.ProcessGroup, dist.ProcessGroup | None, int]:
-    """(this rank's pipeline, ranks with the same stages or None, number of its pipeline)."""
-    if replicas == 1:
-        return ctx.group, None, 0
-    p = ctx.world_size // replicas
-    pipelines = [dist.new_group(list(range(r * p, (r + 1) * p))) for r in range(replicas)]
+def _groups(ctx: RankContext, case: Training) -> tuple[dist.ProcessGroup, dict[str, dist.ProcessGroup], int]:
+    """(this rank's pipeline, the group of ranks with the same stages by its role, number of its data)."""
+    if case.side_by_side == 1:
+        return ctx.group, {}, 0
+    p = ctx.world_size // case.side_by_side
+    pipelines = [dist.new_group(list(range(r * p, (r + 1) * p))) for r in range(case.side_by_side)]
     across = [dist.new_group(list(range(place, ctx.world_size, p))) for place in range(p)]
-    return pipelines[ctx.rank // p], across[ctx.rank % p], ctx.rank // p
+    role = "data_group" if case.replicas > 1 else "tensor_group"
+    return pipelines[ctx.rank // p], {role: across[ctx.rank % p]}, ctx.rank // p % case.replicas
 
 
-def _model(case: Training, group: dist.ProcessGroup) -> PipelineModel:
+def _model(case: Training, group: dist.ProcessGroup, device: torch.device) -> PipelineModel:
     """The stages that the schedule puts on this rank. A weight tied across ranks is a copy on each."""
     placed = placement(case.plan.schedule, group.size(), max(1, case.plan.stages_per_rank))
     net = models.net(case.kind, len(placed))
     return PipelineModel(
-        stages={s: net.stages[s] for s, rank in enumerate(placed) if rank == group.rank()},
+        stages={s: net.stages[s].to(device) for s, rank in enumerate(placed) if rank == group.rank()},
         boundaries=[[Boundary(*tensor) for tensor in leaving] for leaving in net.leaving],
         loss=models.mean_square,
         tied=net.tied,
     )
 
 
-def _step(training: Any, model: PipelineModel, data: tuple[Tensor, Tensor]) -> list[Tensor]:
+def _step(
+    training: Any, model: PipelineModel, data: tuple[Tensor, Tensor], device: torch.device
+) -> list[Tensor]:
     has_last = len(model.boundaries) in model.stages
-    inputs = data[0] if 0 in model.stages else None
-    return list(training.step(inputs, data[1] if has_last else None))
+    inputs = data[0].to(device) if 0 in model.stages else None
+    losses = training.step(inputs, data[1].to(device) if has_last else None)
+    return [loss.cpu() for loss in losses]
 
 
 def _copies(tensors: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
-    return {name: None if x is None else x.detach().clone() for name, x in tensors.items()}
+    return {name: None if x is None else x.detach().clone().cpu() for name, x in tensors.items()}
 
 
 def refusal(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, Any]:

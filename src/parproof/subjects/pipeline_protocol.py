@@ -114,6 +114,7 @@ class Pipeline(Protocol):
         *,
         batch_size: int,
         data_group: ProcessGroup | None = None,
+        tensor_group: ProcessGroup | None = None,
     ) -> PipelineTraining:
         """Put the stages of this rank under a schedule.
 
@@ -121,9 +122,13 @@ class Pipeline(Protocol):
         observe      called at start and end of every forward and backward of a stage
         data_group   ranks with the same stages and other data; gradients are also the mean over them, and a
                      subject may keep only a part of each parameter on each rank
+        tensor_group ranks with the same stages and the same data, one in each of as many pipelines. A tensor then
+                     crosses a boundary once for all of them: each sends its part of the flat tensor, and who
+                     receives gathers the parts. Given only where a subject has «pipeline.tensor_boundary»
         Errors       ValueError (or RuntimeError) that names what is wrong, on every rank, before anything is
                      sent: unknown schedule, m < 1, more stages in flight than micro-batches where the schedule
-                     needs them, a batch that does not come out even, wrong number of stages
+                     needs them, a batch that does not come out even, wrong number of stages, a boundary tensor
+                     that tensor_group does not divide
         """
 
     def split_backward(

@@ -63,6 +63,7 @@ class Training:
     steps         updates; each on data of its own
     windows       steps without an update in between, for each update
     replicas      pipelines side by side, each with data of its own: rank = replica · p + place in the pipeline
+    tensor_ranks  pipelines side by side with the same data, which share what crosses a boundary
     batch_rows    rows of one step in one replica; None: as many as the micro-batches need
     pause_s       extra time in every forward and backward of a stage, so that a schedule can be seen in time
     """
@@ -72,8 +73,14 @@ class Training:
     steps: int = 2
     windows: int = 1
     replicas: int = 1
+    tensor_ranks: int = 1
     batch_rows: int | None = None
     pause_s: float = 0.0
+
+    @property
+    def side_by_side(self) -> int:
+        """Pipelines at once."""
+        return self.replicas * self.tensor_ranks
 
     @property
     def rows(self) -> int:

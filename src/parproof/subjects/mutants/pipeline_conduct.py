@@ -17,7 +17,7 @@ from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.pipeline import Pipeline
 from parproof.subjects.reference.pipeline_lacks import LACKS
 from parproof.subjects.reference.pipeline_training import Training
-from parproof.subjects.reference.pipeline_wire import Message, Wire
+from parproof.subjects.reference.pipeline_wire import Message, PartsWire, Wire
 
 # -- messages --------------------------------------------------------------------------------------------------
 
@@ -49,6 +49,25 @@ class SinglePrecision(Wire):
 
     def receive(self, message: Message, peer: int) -> list[Tensor]:
         return [x.double() if x.is_floating_point() else x for x in super().receive(message, peer)]
+
+
+class WholeOnEveryLink(PartsWire):
+    """Right values, at t times the bytes."""
+
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        self.send_whole(tensors, peer)
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        return Wire.receive(self, message, peer)
+
+    def _post(self, boundary: Boundary, peer: int) -> tuple[dist.Work, Tensor]:
+        return Wire._post(self, boundary, peer)
+
+
+class PartsBackwards(PartsWire):
+    def _whole(self, part: Tensor, boundary: Boundary) -> Tensor:
+        whole = super()._whole(part, boundary)
+        return whole.reshape(-1).view(self.tensor_group.size(), -1).flip(0).reshape(whole.shape)  # type: ignore[union-attr]
 
 
 class GradientsOfIntegers(Wire):
@@ -136,6 +155,8 @@ LIES = SimpleNamespace(
     shares_the_loss=_with(training=SharesTheLoss),
     waits_for_sends=_with(wire=WaitsForSends),
     single_precision_wire=_with(wire=SinglePrecision),
+    whole_on_every_link=_with(parts_wire=WholeOnEveryLink),
+    parts_backwards=_with(parts_wire=PartsBackwards),
     sends_a_header=_with(wire=GradientsOfIntegers),
     local_peers=_with(wire=LocalPeers),
     accepts_uneven=_with(Lenient, ignored="batch of"),

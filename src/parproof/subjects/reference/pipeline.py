@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch.distributed as dist
@@ -18,7 +19,7 @@ from parproof.subjects.pipeline_protocol import (
 from parproof.subjects.reference.pipeline_order import WHERE, Scheduler
 from parproof.subjects.reference.pipeline_stage import Stage
 from parproof.subjects.reference.pipeline_training import Training
-from parproof.subjects.reference.pipeline_wire import Wire
+from parproof.subjects.reference.pipeline_wire import PartsWire, Wire
 
 SCHEDULES = ("fill_drain", "one_f_one_b", "interleaved", "breadth_first", "zero_bubble", "zero_bubble_v")
 SEVERAL_STAGES = ("interleaved", "breadth_first", "zero_bubble_v")
@@ -30,6 +31,7 @@ class Pipeline:
     scheduler: type[Scheduler] = Scheduler
     stage: type[Stage] = Stage
     wire: type[Wire] = Wire
+    parts_wire: type[PartsWire] = PartsWire
     training: type[Training] = Training
     setup: Sequence[Boundary] = ()
 
@@ -42,16 +44,20 @@ class Pipeline:
         *,
         batch_size: int,
         data_group: dist.ProcessGroup | None = None,
+        tensor_group: dist.ProcessGroup | None = None,
     ) -> Training:
         """See the protocol."""
         self.check(plan, model, group, batch_size)
+        self.check_parts(model, tensor_group)
         scheduler = self.scheduler(plan, group.size())
         orders, placement = scheduler.orders(), scheduler.ranks
         last = len(placement) - 1
         stages = {
             k: self.stage(k, module, model.loss if k == last else None) for k, module in model.stages.items()
         }
-        wire = self.wire(group, orders, placement, model.boundaries)
+        made = self.wire if tensor_group is None else self.parts_wire
+        device = next((p.device for module in model.stages.values() for p in module.parameters()), None)
+        wire = made(group, orders, placement, model.boundaries, device, tensor_group)
         return self.training(plan, stages, wire, observe, model.tied, data_group)
 
     def check(
@@ -92,6 +98,19 @@ class Pipeline:
                 expected="stages_per_rank stages on each rank, and a boundary between any two stages",
                 where=WHERE,
             )
+
+    def check_parts(self, model: PipelineModel, tensor_group: dist.ProcessGroup | None) -> None:
+        """Every rank of the tensor group sends an equal part."""
+        t = 1 if tensor_group is None else tensor_group.size()
+        for stage, leaving in enumerate(model.boundaries):
+            for boundary in leaving:
+                if (count := math.prod(boundary.shape)) % t:
+                    raise InvalidPlan(
+                        f"{count} elements of {boundary.shape} behind stage {stage} over {t} tensor ranks",
+                        expected=f"a multiple of {t}",
+                        where=WHERE,
+                        next_step="send whole tensors, or choose sizes that divide",
+                    )
 
     def split_backward(
         self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]

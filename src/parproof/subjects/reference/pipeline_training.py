@@ -138,7 +138,7 @@ class Training:
                     peer = dist.get_global_rank(self.wire.group, rank)
                     parts[other] = torch.empty_like(g)
                     arriving = dist.irecv(parts[other], peer, group=self.wire.group)
-                    self.wire.send([g], rank)
+                    self.wire.send_whole([g], rank)
                     assert arriving is not None
                     arriving.wait()
             weight.grad = torch.stack([parts[s] for s in sorted(parts)]).sum(0)

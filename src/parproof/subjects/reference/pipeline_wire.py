@@ -11,6 +11,7 @@ from torch import Tensor
 
 from parproof.subjects.pipeline_protocol import Boundary
 from parproof.subjects.reference.pipeline_order import Work
+from parproof.torch_names import all_gather_single
 
 
 class Message(tuple[str, int, int]):
@@ -31,8 +32,11 @@ class Wire:
         orders: Sequence[Sequence[Work]],
         placement: Sequence[int],
         boundaries: Sequence[Sequence[Boundary]],
+        device: torch.device | None = None,
+        tensor_group: dist.ProcessGroup | None = None,
     ) -> None:
         self.group, self.placement, self.boundaries = group, placement, boundaries
+        self.device, self.tensor_group = device, tensor_group
         self.rank = group.rank()
         self.orders = orders
         self._sends: list[tuple[dist.Work, Tensor]] = []
@@ -56,6 +60,10 @@ class Wire:
         return self.placement[stage] if 0 <= stage < len(self.placement) else None
 
     def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        """Start sending what crosses a boundary."""
+        self.send_whole(tensors, peer)
+
+    def send_whole(self, tensors: Sequence[Tensor], peer: int) -> None:
         """Start sending; forget what has arrived, so that memory is given back during the step."""
         self._sends = [pair for pair in self._sends if not pair[0].is_completed()]
         for x in tensors:
@@ -82,7 +90,7 @@ class Wire:
         return [b for b in self.boundaries[stage - 1] if b.differentiable]
 
     def _post(self, boundary: Boundary, peer: int) -> tuple[dist.Work, Tensor]:
-        x = torch.empty(boundary.shape, dtype=boundary.dtype)
+        x = torch.empty(boundary.shape, dtype=boundary.dtype, device=self.device)
         work = dist.irecv(x, dist.get_global_rank(self.group, peer), group=self.group)
         assert work is not None
         return work, x
@@ -92,3 +100,31 @@ class Wire:
         for work, _ in self._sends:
             work.wait()
         self._sends = []
+
+
+class PartsWire(Wire):
+    """One crossing for all ranks of a tensor group: each sends its part, the receivers gather.
+
+    The gather is made when the message is needed: tensor ranks run the same order, so they meet there.
+    """
+
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        """This rank's part of each flat tensor."""
+        assert self.tensor_group is not None
+        t, me = self.tensor_group.size(), self.tensor_group.rank()
+        self.send_whole([x.detach().reshape(-1).chunk(t)[me] for x in tensors], peer)
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        """Wait for the own part, then for those of the others."""
+        expected = self.expected(message)
+        return [self._whole(x, b) for x, b in zip(super().receive(message, peer), expected, strict=True)]
+
+    def _whole(self, part: Tensor, boundary: Boundary) -> Tensor:
+        whole = torch.empty(boundary.shape, dtype=boundary.dtype, device=self.device)
+        all_gather_single(whole.view(-1), part, group=self.tensor_group)
+        return whole
+
+    def _post(self, boundary: Boundary, peer: int) -> tuple[dist.Work, Tensor]:
+        assert self.tensor_group is not None
+        num_elements = torch.Size(boundary.shape).numel() // self.tensor_group.size()
+        return super()._post(Boundary((num_elements,), boundary.dtype), peer)

@@ -115,11 +115,13 @@ class Pipeline:
     ) -> Training:
         """See the protocol."""
         num_stages = len(model.boundaries) + 1
+        tensors = (p for module in model.stages.values() for p in module.parameters())
+        device = next((p.device for p in tensors), torch.device("cpu"))
         stages: dict[int, PipelineStage] = {}
         for index, module in model.stages.items():
             if data_group is not None:
-                fully_shard(module, mesh=DeviceMesh.from_group(data_group, "cpu"))
-            stage = ObservedStage(module, index, num_stages, torch.device("cpu"), group=group)
+                fully_shard(module, mesh=DeviceMesh.from_group(data_group, device.type))
+            stage = ObservedStage(module, index, num_stages, device, group=group)
             stage.observe = observe
             stages[index] = stage
         if plan.schedule in SINGLE:
