@@ -86,8 +86,7 @@ def test_c2_what_is_not_the_result_stays_as_it_is(place, observed, evidence):
 def test_c2_a_rank_outside_the_group_is_left_alone(ops, ranks, subject, evidence):
     """It calls like the others, with the group it is not in; nothing happens to it, and nothing to the group."""
     chosen = [op for op in table.OPS if (op == "reduce") == (ops == "reduce")]
-    every = [case for op in chosen for case in table.cases(op, p=2, thin=6)]
-    cases = checks.collectives.provided(subject, every)
+    cases = checks.collectives.provided(subject, [c for op in chosen for c in table.cases(op, p=2, thin=6)])
     evidence.on("collective_groups", ops=ops, group="without_rank_0", world_size=3)
     run = ranks(3).run(programs.collectives.over_groups, subject, cases, [(1, 2)])
     checks.collectives.assert_kept(run, cases, [(1, 2)])
@@ -120,9 +119,8 @@ def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evi
     every = [case for op in table.OPS for case in table.waiting_cases(op, 3)]
     cases = checks.collectives.provided(subject, every, ".async")
     evidence.on("collective_async", op="all", world_size=3)
-    checks.collectives.assert_outputs(
-        ranks(3).run(programs.collective_forms.all_in_flight, subject, cases), cases
-    )
+    run = ranks(3).run(programs.collective_forms.all_in_flight, subject, cases)
+    checks.collectives.assert_outputs(run, cases)
 
 
 @pytest.mark.claim("C4")
@@ -132,8 +130,7 @@ def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group
     """The same definitions as the buffered forms, with new tensors out."""
     world, members = forms.FORM_GROUPS[group]
     kept = checks.collective_forms.provided(subject, op)
-    dtypes = forms.VALUE_DTYPES if layout == "contiguous" else forms.VIEW_DTYPES
-    cases = [(form, dtype, layout) for form in kept for dtype in dtypes if form.takes(dtype)]
+    cases = [(form, dtype, layout) for form in kept for dtype in forms.dtypes(layout) if form.takes(dtype)]
     evidence.on("collective_functional", op=op, layout=layout, group=group)
     run = ranks(world).run(programs.collective_forms.functional, subject, cases, members, gradient=False)
     checks.collective_forms.assert_functional(run, cases, members, gradient=False)

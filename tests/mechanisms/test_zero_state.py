@@ -27,17 +27,17 @@ from parproof.checks import zero_training as judge
 from parproof.programs import zero as programs
 from parproof.programs.zero import Course, plan_for, size
 from parproof.ranks.failure import RankFailure
-from parproof.subjects.zero_protocol import StatePlan
 
 pytestmark = [pytest.mark.experiment("PAR-ZERO-STATE"), pytest.mark.lanes("cpu", "cuda2")]
 
 ALL = ("ddp", "zero1", "zero2", "zero3", "hsdp")
 every_strategy = pytest.mark.parametrize("strategy", ALL)
+SOME = ("ddp", "zero1", "zero3")
 APART = ("blocks.0.up.weight", "blocks.1.down.bias", "outlet.weight")  # a second parameter group
 
 
 def full_course(strategy, ranks, subject):
-    """(run, course): three steps of AdamW with all that a step may have; one run, judged by several claims."""
+    """(run, course): AdamW with all that a step may have; one run, judged by several claims."""
     plan = plan_for(subject, strategy, accumulation=2, max_norm=4.0, weight_decay=0.1, no_decay=APART)
     course = Course("smooth", plan)
     return ranks(size(strategy)).run_once(programs.train, subject, course), course
@@ -64,7 +64,7 @@ def test_c1_gradients_of_the_first_step(strategy, world, lane, ranks, subject):
 
 
 @pytest.mark.claim("C1")
-@over(penalty=("ddp", "zero1", "zero3"), recomputed=("ddp", "zero3"), mixed16=("ddp", "zero1", "zero3"))
+@over(penalty=SOME, recomputed=("ddp", "zero3"), mixed16=SOME)
 def test_c1_gradients_of_unusual_backward_passes(strategy, kind, ranks, subject):
     """A loss with a gradient in it, recomputed activations, and bfloat16 with float32 master copies."""
     subject.require(f"zero.{kind}.{strategy}")
@@ -91,7 +91,7 @@ def test_c2_small_buckets(ranks, subject, evidence):
     course = Course("smooth", plan_for(subject, "ddp", options=("small_buckets",)))
     run = ranks(4).run(programs.train, subject, course)
     judge.assert_trained(run, course, oracles.zero.on(course))
-    usual = ranks(4).run(programs.train, subject, Course("smooth", StatePlan("ddp")))
+    usual = ranks(4).run(programs.train, subject, Course("smooth", plan_for(subject, "ddp")))
     messages = [len(zero_state.rows_of(each.ledgers[0], "window2")) for each in (run, usual)]
     evidence.measured(num_messages=messages, bucket_size_changes_bits=zero_state.differ(run, usual))
     assert messages[0] > messages[1] == 1
@@ -175,12 +175,11 @@ def test_c7_gradient_norm_on_every_rank(strategy, ranks, subject):
 def test_c8_odd_parameters(strategy, kind, ranks, subject):
     """Odd: tied, frozen, unused and (1,) at once. Decay is on, so what is touched without reason shows."""
     subject.require(f"zero.{kind}.{strategy}")
-    plan = plan_for(subject, strategy, weight_decay=0.5, find_unused=kind != "mixed_dtype", max_norm=1.0)
-    if kind == "one_rank":
-        plan = StatePlan(strategy, weight_decay=0.5, max_norm=1.0, find_unused=True)
-    course = Course("odd" if kind == "one_rank" else kind, plan, windows=2)
-    run = ranks(1 if kind == "one_rank" else size(strategy)).run(programs.train, subject, course)
-    dtype = "float32" if kind == "mixed_dtype" else "float64"
+    alone, mixed = kind == "one_rank", kind == "mixed_dtype"
+    plan = plan_for(subject, strategy, weight_decay=0.5, find_unused=not mixed, max_norm=1.0)
+    course = Course("odd" if alone else kind, plan, windows=2)
+    run = ranks(1 if alone else size(strategy)).run(programs.train, subject, course)
+    dtype = "float32" if mixed else "float64"
     judge.assert_trained(run, course, oracles.zero.on(course), dtype=dtype)
 
 
@@ -198,17 +197,13 @@ def test_c9_resumed_training(strategy, kind, ranks, subject, tmp_path):
 
 
 @pytest.mark.claim("C9")
-@over(
-    four_to_two=("ddp", "zero2", "hsdp"),
-    two_to_four=("zero1", "zero2"),
-    two_to_three=("ddp", "zero1", "zero3"),
-)
+@over(four_to_two=("ddp", "zero2", "hsdp"), two_to_four=("zero1", "zero2"), two_to_three=SOME)
 def test_c9_resharded_training(strategy, kind, ranks, subject, tmp_path):
     """Gradients that do not depend on parameters are exact, so bits survive; three ranks divide by three."""
     old, new = {"four_to_two": (4, 2), "two_to_four": (2, 4), "two_to_three": (2, 3)}[kind]
     exact = new != 3
-    course = Course("linear" if exact else "smooth", plan_for(subject, strategy), windows=1)
-    where = str(tmp_path / "saved")
+    plan, where = plan_for(subject, strategy), str(tmp_path / "saved")
+    course = Course("linear" if exact else "smooth", plan, windows=1)
     whole = ranks(old).run(programs.save, subject, course, where, "groups")
     resumed = ranks(new).run(programs.resume, subject, course, where)
     truth = oracles.zero.single_process(course.kind, course.plan, 2)
@@ -217,7 +212,7 @@ def test_c9_resharded_training(strategy, kind, ranks, subject, tmp_path):
 
 
 @pytest.mark.claim("C9")
-@over(surplus=("ddp", "zero1", "zero3"), missing=("ddp", "zero1", "zero3"))
+@over(surplus=SOME, missing=SOME)
 def test_c9_a_checkpoint_of_another_model(strategy, kind, ranks, subject, tmp_path):
     """Parameters that only one side knows are not dropped in silence."""
     plan, where = plan_for(subject, strategy), str(tmp_path / "saved")

@@ -1,6 +1,5 @@
 """What goes in and comes out of a run: programs by name, arguments, results, output, skips."""
 
-import argparse
 import functools
 import os
 import sys
@@ -91,38 +90,6 @@ def test_a_result_of_100_megabytes_comes_back(ranks):
     """It travels through the connection, not through shared memory that could be left behind."""
     run = ranks(2).run(megabytes, 100)
     assert [(x.numel(), x[-1].item()) for x in run.results] == [(25_000_000, 0.0), (25_000_000, 1.0)]
-
-
-def tensors(ctx):
-    """Of every kind that a program may return."""
-    import torch
-
-    x = torch.arange(6.0).reshape(2, 3) + ctx.rank
-    return {
-        "number": torch.tensor(3, dtype=torch.int64),
-        "empty": torch.empty(0, 3, dtype=torch.float16),
-        "bfloat16": x.bfloat16(),
-        "transposed": x.t(),
-        "column": x[:, 1],
-        "parameter": torch.nn.Parameter(x, requires_grad=False),
-        "activation": (x.clone().requires_grad_() * 2),
-        "conjugate": torch.tensor([1 + 2j]).conj(),
-        "wrong bool": torch.tensor([0, 1, 2], dtype=torch.uint8).view(torch.bool),
-        "sparse": x.to_sparse(),
-    }
-
-
-def test_tensors_come_back_with_type_shape_elements_and_flags(ranks):
-    """Element for element and bit for bit, whatever they were views of; a wrong byte stays wrong."""
-    import torch
-
-    found = ranks(2).run(tensors).results[1]
-    for name, expected in tensors(argparse.Namespace(rank=1)).items():
-        got = found[name]
-        assert (type(got), got.dtype, got.shape) == (type(expected), expected.dtype, expected.shape), name
-        assert got.requires_grad == expected.requires_grad, name
-        assert torch.equal(got.detach().to_dense(), expected.detach().to_dense()), name
-    assert found["wrong bool"].view(torch.uint8).tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,11 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 ROOT = 1  # of broadcast, as a place in the group
 TARGETS = (2, 0, 1)  # of permute
-VALUE_DTYPES = ("float64", "bfloat16", "int64", "uint8")
-VIEW_DTYPES = ("float64", "uint8")  # a layout breaks places, whatever their type
+
+
+def dtypes(layout: str) -> tuple[str, ...]:
+    """Element types of a layout: two where it is not contiguous, since a layout breaks places, whatever they hold."""
+    return ("float64", "bfloat16", "int64", "uint8") if layout == "contiguous" else ("float64", "uint8")
 
 
 def input_shapes(form: Form, me: int) -> list[tuple[int, int]]:
