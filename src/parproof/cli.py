@@ -115,7 +115,7 @@ def _audit(options: argparse.Namespace) -> int:
         return OK
     if options.directory is None:
         raise ParproofError("no evidence directory was named", expected="parproof audit DIR", where="audit")
-    result = auditing.audit(options.directory, options.junit, options.digest)
+    result = auditing.audit(options.directory, options.junit, options.digest, _progress)
     if options.json:
         findings = [vars(finding) for finding in result.findings]
         print(
@@ -135,6 +135,12 @@ def _audit(options: argparse.Namespace) -> int:
     levels = ", ".join(f"{number} {name}" for name, number in sorted(result.levels.items()))
     print(f"{result.num_records} records ({counts}); levels: {levels}; {len(result.findings)} findings")
     return result.exit_status
+
+
+def _progress(done: int, total: int) -> None:
+    """For somebody who watches; a file or a pipe gets the result only."""
+    if sys.stderr.isatty():
+        print(f"\r{done} of {total} records", end="\n" if done >= total else "", file=sys.stderr, flush=True)
 
 
 def _status(options: argparse.Namespace) -> int:

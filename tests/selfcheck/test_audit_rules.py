@@ -182,3 +182,17 @@ def test_the_page_about_evidence_lists_the_rules_as_they_are():
     """A rule nobody can read about cannot be argued with."""
     page = (ROOT / "docs" / "evidence.md").read_text()
     assert [rule for rule, sentence in rules().items() if f"| `{rule}` | {sentence} |" not in page] == []
+
+
+def test_a_long_audit_tells_how_far_it_is(monkeypatch):
+    """Every so many records, with the number that the manifest announces."""
+    monkeypatch.setattr("parproof.evidence.audit.run.TELL_EVERY", 2)
+    told = []
+    audit(GOOD, progress=lambda done, total: told.append((done, total)))
+    assert told == [(2, 6), (4, 6), (6, 6)]
+
+
+def test_progress_is_for_eyes_only(capsys):
+    """What is piped into a file holds the result and nothing else."""
+    assert main(["audit", str(GOOD)]) == 0
+    assert capsys.readouterr().err == ""

@@ -43,3 +43,13 @@ def test_the_examples_are_those_that_the_tool_writes():
     tool = ROOT / "tools" / "make_schema_examples.py"
     done = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "changed", [{"run_id": "0" * 32 + "\n"}, {"sequence": -(10**30)}, {"sequence": 10**400}]
+)
+def test_what_one_validator_lets_pass_the_other_finds(changed):
+    """A line break behind a pattern's end; numbers that only one of them can hold."""
+    record = json.loads((EXAMPLES / "valid" / "record--passed.json").read_text()) | changed
+    found = list(violations("record", record))
+    assert bool(found) == (changed != {"sequence": 10**400}), found

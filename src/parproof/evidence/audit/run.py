@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from parproof.evidence.schemas import violations
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
 
 SCHEMA = declare("schema", "Records, manifest and environment keep their JSON Schema.", "schema")
+TELL_EVERY = 2000  # records, about half a second
 assert record_rules is not None  # imported for its rules
 
 
@@ -34,10 +35,17 @@ class AuditResult:
         return 1 if self.findings else 0
 
 
-def audit(directory: Path, junit_path: Path | None = None, digest: str | None = None) -> AuditResult:
+def audit(
+    directory: Path,
+    junit_path: Path | None = None,
+    digest: str | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> AuditResult:
     """Audit an evidence directory. Errors: Unusable when there is nothing to audit.
 
-    digest   what pytest printed at the end of the run: tells whether this is the same evidence
+    digest     what pytest printed at the end of the run: tells whether this is the same evidence
+    progress   told (records read, records announced) now and then
+    Cost       about 0.25 ms and 1 KB a record: 100,000 records take half a minute
     """
     if not directory.is_dir():
         raise Unusable(f"{directory} is no directory")
@@ -52,7 +60,7 @@ def audit(directory: Path, junit_path: Path | None = None, digest: str | None = 
     result.findings += files.check_manifest(directory, manifest, digest)
     result.findings += files.check_clock(manifest)
     result.findings += _environment(directory)
-    told = _records(directory, manifest, result)
+    told = _records(directory, manifest, result, progress)
     if junit_path is not None:
         result.findings += junit.compare(told, junit.read_junit(junit_path))
     return result
@@ -63,7 +71,12 @@ def _environment(directory: Path) -> Iterator[Finding]:
         yield Finding(SCHEMA, ENVIRONMENT, "parproof-environment/v1", text)
 
 
-def _records(directory: Path, manifest: dict[str, Any], result: AuditResult) -> junit.Told:
+def _records(
+    directory: Path,
+    manifest: dict[str, Any],
+    result: AuditResult,
+    progress: Callable[[int, int], None],
+) -> junit.Told:
     """All record rules on each record, all run rules over all; returns what JUnit is compared with."""
     path = directory / RECORDS
     if path.is_symlink() or not path.is_file():
@@ -72,6 +85,8 @@ def _records(directory: Path, manifest: dict[str, Any], result: AuditResult) -> 
     told: junit.Told = {}
     for number, line in read_lines(path):
         result.num_records += 1
+        if not result.num_records % TELL_EVERY:
+            progress(result.num_records, manifest["num_records"])
         record, problems = _parsed(line)
         result.findings += [
             Finding(SCHEMA, f"line {number}", "parproof-record/v1", text) for text in problems
