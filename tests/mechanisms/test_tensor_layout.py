@@ -125,7 +125,7 @@ def test_c7_the_plan_table(ranks, subject):
 def test_c8_forward_and_backward_send_what_is_predicted_and_nothing_else(plan, p, ranks, subject, evidence):
     """The ledger is measured in the rank; the prediction is computed from sizes alone."""
     of = workloads.tensor_cost
-    cases = checks.tensor.provided(subject, of.ledger_cases(plan, p), p)
+    cases = checks.tensor.provided(subject, of.ledger_cases(plan, p), p, ".traffic")
     run = ranks(p).run_once(programs.tensor.layers, subject, cases)
     for case in cases:
         evidence.predict(of.predicted(case, p), within=[case.name for case in cases])

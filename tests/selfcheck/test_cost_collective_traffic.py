@@ -28,6 +28,15 @@ def test_a_ring_all_reduce_sends_the_lower_bound(p):
 
 
 @WORLDS
+@pytest.mark.parametrize("count", [1, 7, 10_003])
+def test_two_rings_send_the_same_in_total_and_not_rank_by_rank(p, count):
+    """A rank of the one sends what its right neighbour of the other sends: the parts are shifted by one."""
+    own = [sent("all_reduce", "ring", Place(p, me), [count]) for me in range(p)]
+    following = [sent("all_reduce", "ring_next", Place(p, me), [count]) for me in range(p)]
+    assert following == own[1:] + own[:1]
+
+
+@WORLDS
 def test_uneven_rings_send_in_total_what_they_receive(p):
     """A rank may send more than it receives; the group may not."""
     ranks = [Place(p, me) for me in range(p)]

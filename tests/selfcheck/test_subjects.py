@@ -23,10 +23,23 @@ MODULES = {
     "a_string": "SUBJECT = 'a word'",
     "an_importer": "import a_module_that_nobody_has",
     "a_slip": "1 / 0",
+    "a_misnomer": "from parproof.subjects.protocol import Subject\n"
+    "SUBJECT = Subject('s', {'collective': 'm:C'}, offers=('colectives.*',))",
+    "a_demander": "from parproof.subjects.protocol import Subject\nclass C:\n    def __init__(self, size): pass\n"
+    "SUBJECT = Subject('s', {'collectives': 'a_demander:C', 'tensor': 'a_demander:D'})",
 }
 WRONG = {
     "no_colon": ("a_string", "'a_string' is no address; expected module:attr"),
     "no_module": ("nowhere:SUBJECT", "no module named 'nowhere'\n"),
+    "a_path": (
+        "/my/ring.py:SUBJECT",
+        "'/my/ring.py' is a path; expected the name of a module, e.g. ring:SUBJECT",
+    ),
+    "near_miss": ("a_string:SUBJCT", "next: did you mean 'SUBJECT'?"),
+    "misnamed": (
+        "a_misnomer:SUBJECT",
+        "'colectives' (did you mean 'collectives'?), 'collective' (did you mean",
+    ),
     "no_attribute": ("a_string:SUBJET", "a_string has no attribute 'SUBJET'"),
     "wrong_type": ("a_string:SUBJECT", "a_string:SUBJECT is a str; expected a parproof"),
     "import_inside": (
@@ -53,6 +66,29 @@ def test_an_address_error_says_which_half_is_wrong(name, modules):
     with pytest.raises(UsageError, match=re.escape(words.strip())) as caught:
         SubjectRef(address).load()
     assert str(caught.value).startswith("--subject: ")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "words"),
+    [
+        ("tensor", "mechanisms['tensor'] of subject s: a_demander has no attribute 'D'"),
+        (
+            "collectives",
+            "missing a required argument: 'size'; expected a class or function without arguments",
+        ),
+    ],
+)
+def test_a_mechanism_that_cannot_be_made_is_named(mechanism, words, modules):
+    """The address in `mechanisms`, not the one on the command line."""
+    with pytest.raises(UsageError, match=re.escape(words)):
+        SubjectRef("a_demander:SUBJECT").make(mechanism)
+
+
+def test_mechanisms_of_ones_own_may_have_any_name_that_is_no_slip():
+    """A test file of a stranger asks for what it likes."""
+    assert (
+        Subject("s", {"my_mechanism": "m:C", "collectives": "m:C"}, offers=("*.sum", "tensor*")).slips() == []
+    )
 
 
 def test_a_function_may_make_the_subject(modules):

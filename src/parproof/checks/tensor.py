@@ -22,12 +22,16 @@ from parproof.workloads.tensor import may_refuse as case_may_refuse
 NORM_RELATIVE = 1e-13
 
 
-def provided(subject: SubjectRef, cases: Sequence[Case], p: int) -> list[Case]:
-    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left."""
+def provided(subject: SubjectRef, cases: Sequence[Case], p: int, aspect: str = "") -> list[Case]:
+    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left.
+
+    aspect   «.traffic»: it sends what the cost model says, not only the right values
+    """
     loaded = subject.load()
-    kept = [case for case in cases if loaded.reason_against(capability(case, p)) is None]
+    there = [case for case in cases if loaded.reason_against(capability(case, p)) is None]
+    kept = [case for case in there if loaded.reason_against(capability(case, p) + aspect) is None]
     if not kept:
-        subject.require(capability(cases[0], p))
+        subject.require(capability(there[0], p) + aspect if there else capability(cases[0], p))
     return kept
 
 
@@ -148,6 +152,20 @@ def assert_output(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> No
         what=f"{case.name}: output",
         bound=None if case.integers else bound,
     )
+    if case.kind in ("row", "mlp", "embedding") or case.options.get("gather_output"):
+        assert_whole_everywhere(outcomes, case, answer)
+
+
+def assert_whole_everywhere(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> None:
+    """What is to be gathered, or summed over ranks, is the whole output on every rank, not a part of it."""
+    __tracebackhide__ = True
+    for rank, outcome in enumerate(outcomes):
+        shape = None if outcome.output is None else tuple(outcome.output.local.shape)
+        if shape != tuple(answer.output.shape):
+            raise AssertionError(
+                f"rank {rank} of {len(outcomes)}: {case.name}: output of shape {shape},"
+                f" expected the whole, {tuple(answer.output.shape)}"
+            )
 
 
 def assert_gradients(outcomes: Sequence[Outcome], case: Case, answer: Answer) -> None:

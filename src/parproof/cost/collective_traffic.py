@@ -1,7 +1,8 @@
 """What one rank sends in one collective: calls and bytes, by the algorithm that is said to carry it.
 
 single_call      one call of the operation itself; its logical payload is what is handed in and handed back
-ring, binomial_tree, direct, dissemination   point-to-point messages (closed forms below)
+ring, ring_next, binomial_tree, direct, dissemination   point-to-point messages (closed forms below); two rings
+                 of an all_reduce differ in the part a rank holds in the middle: its own, or the next rank's
 
 Legend   p = ranks in the group; me, root = places in it; given[j], taken[j] = elements of the block that
          belongs to rank j (all_reduce, reduce, broadcast: a single block). Empty blocks are no message.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from parproof.cost.traffic import Traffic
 from parproof.errors import UsageError
 
+ALGORITHMS = ("single_call", "ring", "ring_next", "binomial_tree", "direct", "dissemination")
 AGREEMENT_BYTES = {"neighbour_header": 64}
 
 
@@ -94,8 +96,10 @@ def _messages(
     op: str, algorithm: str, place: Place, given: Sequence[int], taken: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """Elements of every message (sent, received)."""
-    if algorithm == "ring" and op == "all_reduce":
+    if algorithm in ("ring", "ring_next") and op == "all_reduce":
         parts = even_parts(given[0], place.p)
+        if algorithm == "ring_next":
+            parts = parts[1:] + parts[:1]  # seen from every rank, the part of its right neighbour
         first, second = _ring_reduce_scatter(place, parts), _ring_all_gather(place, parts)
         return first[0] + second[0], first[1] + second[1]
     if algorithm == "ring" and op in ("reduce_scatter", "reduce_scatter_single"):
@@ -111,7 +115,12 @@ def _messages(
     if algorithm == "dissemination" and op == "barrier":
         rounds = [1] * (place.p - 1).bit_length()
         return rounds, list(rounds)
-    raise UsageError(f"algorithm {algorithm!r} for {op}", expected="one that cost.collective_traffic knows")
+    raise UsageError(
+        f"algorithm {algorithm!r} for {op}",
+        expected=f"one of {', '.join(ALGORITHMS)}, where it fits the operation",
+        where="algorithms of the subject",
+        next_step="or say that the subject lacks «*.traffic»",
+    )
 
 
 def even_parts(count: int, p: int) -> list[int]:

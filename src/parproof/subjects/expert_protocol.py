@@ -154,7 +154,10 @@ class ExpertParallel(Protocol):
     ) -> Account:
         """Figures of a routing, all sources sharing the capacity. routes[source][token]: expert ids, none: padding.
 
-        Errors   InvalidPlan: an id out of range, an expert without owner, a factor that leaves no place
+        Both ratios are over all routes asked for, dropped ones too: they add up to 1.
+        Errors   InvalidPlan, with the numbers in it: an id out of range («id 2»), experts without owner («1 owners
+                 for 2 experts»), an owner that is no source («expert 1 belongs to rank 1»), a factor that leaves
+                 no place. They belong to `expert.account`.
         """
 
     def recommend(self, account: Account) -> str:

@@ -6,13 +6,31 @@ The interface of each mechanism is a Protocol class in a module of its own besid
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from parproof.errors import Unsupported, UsageError
+
+MECHANISMS = (
+    "collectives",
+    "functional_collectives",
+    "point_to_point",
+    "object_collectives",
+    "tensor",
+    "zero",
+    "pipeline",
+    "expert",
+    "context",
+    "overlap",
+    "replica",
+    "decision",
+)
+"""What the suite's own experiments ask for. A test of yours may ask for mechanisms of other names."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,14 @@ class Subject:
             return f"it offers only {', '.join(self.offers)}"
         return None
 
+    def slips(self) -> list[str]:
+        """Names that look like a known mechanism and are none: everything under them would be skipped in silence."""
+        patterns = [*self.offers, *self.lacks]
+        names = {*self.mechanisms, *(pattern.split(".", 1)[0] for pattern in patterns)}
+        unknown = sorted(name for name in names if name not in MECHANISMS and name.isidentifier())
+        near = ((name, difflib.get_close_matches(name, MECHANISMS, n=1, cutoff=0.8)) for name in unknown)
+        return [f"{name!r} (did you mean {close[0]!r}?)" for name, close in near if close]
+
 
 def _covers(pattern: str, capability: str) -> bool:
     """Asking for «collectives» is answered by a pattern for a part of it; a star spans dots."""
@@ -68,6 +94,12 @@ class SubjectRef:
                 where="--subject",
                 next_step="see docs/subjects.md",
             )
+        if slips := subject.slips():
+            raise UsageError(
+                f"{self.address}: no mechanism is called {', '.join(slips)}",
+                expected=f"in mechanisms, offers and lacks: {', '.join(MECHANISMS)}, or names unlike these",
+                where="--subject",
+            )
         return subject
 
     @property
@@ -78,7 +110,18 @@ class SubjectRef:
     def make(self, mechanism: str) -> Any:
         """A new instance of the subject's implementation of a mechanism."""
         self.require(mechanism)
-        return resolve(self.load().mechanisms[mechanism])()
+        address = self.load().mechanisms[mechanism]
+        where = f"mechanisms[{mechanism!r}] of subject {self.name}"
+        made = resolve(address, where=where)
+        try:
+            inspect.signature(made).bind()
+        except ValueError:  # built in: it has no signature to look at
+            pass
+        except TypeError as wanting:
+            raise UsageError(
+                f"{address}: {wanting}", expected="a class or function without arguments", where=where
+            ) from wanting
+        return made()
 
     def require(self, capability: str) -> None:
         """Raise Unsupported, with the reason, if the subject lacks the capability."""
@@ -102,32 +145,42 @@ def _made(factory: Any, address: str) -> Any:
         ) from broken
 
 
-def resolve(address: str) -> Any:
+def resolve(address: str, *, where: str = "--subject") -> Any:
     """The object at «module:attr»; errors say which half is wrong."""
     module_name, separator, attribute = address.partition(":")
     if not separator or not module_name or not attribute:
-        raise UsageError(f"{address!r} is no address", expected="module:attr", where="--subject")
-    found: Any = _imported(module_name)
+        raise UsageError(f"{address!r} is no address", expected="module:attr", where=where)
+    if "/" in module_name or module_name.endswith(".py"):
+        folder, _, file = module_name.rpartition("/")
+        raise UsageError(
+            f"{module_name!r} is a path",
+            expected=f"the name of a module, e.g. {file.removesuffix('.py')}:{attribute}",
+            where=where,
+            next_step=f"add its folder to PYTHONPATH: {folder or '.'}",
+        )
+    found: Any = _imported(module_name, where)
     for part in attribute.split("."):
         if not hasattr(found, part):
-            raise UsageError(f"{module_name} has no attribute {attribute!r}", where="--subject")
+            near = difflib.get_close_matches(part, dir(found), n=1)
+            hint = f"did you mean {near[0]!r}?" if near else ""
+            raise UsageError(f"{module_name} has no attribute {attribute!r}", where=where, next_step=hint)
         found = getattr(found, part)
     return found
 
 
-def _imported(module_name: str) -> Any:
+def _imported(module_name: str, where: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as missing:
         own = missing.name is not None and (module_name + ".").startswith(missing.name + ".")
         raise UsageError(
             f"no module named {missing.name!r}" + ("" if own else f", which {module_name!r} imports"),
-            where="--subject",
+            where=where,
             next_step="install it in this environment, or add its folder to PYTHONPATH",
         ) from missing
     except Exception as broken:
         raise UsageError(
             f"importing {module_name!r} raised {type(broken).__name__}: {broken}",
-            where="--subject",
+            where=where,
             next_step=f"python -c 'import {module_name}' shows the traceback",
         ) from broken

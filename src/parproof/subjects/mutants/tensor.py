@@ -36,6 +36,10 @@ def _mutant(name: str, **lies: Any) -> Subject:
     return Subject(name=name, mechanisms={"tensor": f"{__name__}:KINDS.{name}"})
 
 
+def _never_gathered(self: Any, params: Mapping[str, Tensor], *, gather_output: bool, group: Any) -> Any:
+    return TensorParallel.column_linear(self, params, gather_output=False, group=group)
+
+
 # -- linear layers and their crossings ----------------------------------------------------------------------
 
 
@@ -257,6 +261,7 @@ row_reduced_twice = _mutant("row_reduced_twice", row_type=_RowReducedTwice)
 row_bias_on_every_rank = _mutant("row_bias_on_every_rank", row_type=_RowBiasEverywhere)
 row_bias_gradient_on_one_rank = _mutant("row_bias_gradient_on_one_rank", row_type=_RowDroppedBiasGradient)
 column_input_gradient_local = _mutant("column_input_gradient_local", column_type=_ColumnLocalInputGradient)
+never_gathers = _mutant("never_gathers", column_linear=_never_gathered)
 gathers_in_reverse = _mutant("gathers_in_reverse", wire_type=_Reversed)
 sums_the_gradient_again = _mutant("sums_the_gradient_again", wire_type=_SumsTheGradientAgain)
 last_rows_for_nobody = _mutant("last_rows_for_nobody", wire_type=_LastRowsForNobody)
