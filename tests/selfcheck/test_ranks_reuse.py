@@ -210,27 +210,6 @@ def test_a_call_that_is_never_waited_for_counts_once(ranks):
     assert ranks(2).pool.num_inits == before
 
 
-def messages_in_one_direction(ctx):
-    """Rank 1 makes twice as many calls as the others."""
-    import torch
-    import torch.distributed as dist
-
-    x = torch.ones(1)
-    for peer in (0, 2):
-        if ctx.rank == 1:
-            dist.send(x, peer)
-        elif ctx.rank == peer:
-            dist.recv(x, 1)
-
-
-def test_ranks_may_differ_in_the_number_of_their_messages(ranks):
-    """As the middle of a pipeline does: the group is clean all the same."""
-    ranks(3).run(messages_in_one_direction)
-    before = ranks(3).pool.num_inits
-    ranks(3).run(messages_in_one_direction)
-    assert ranks(3).pool.num_inits == before
-
-
 def test_a_run_without_ledger_does_not_vouch_for_its_group(ranks):
     """Nobody saw what it sent."""
     ranks(2).run(balanced)

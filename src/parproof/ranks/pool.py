@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from parproof.errors import UsageError
 from parproof.ledger.agreement import disagreements
 from parproof.ranks import protocol
 from parproof.ranks.collecting import Collector
@@ -25,6 +23,7 @@ from parproof.ranks.places import Places
 from parproof.ranks.programs import program_reference
 from parproof.ranks.protocol import Job, ProgramRef, Report, Surroundings
 from parproof.ranks.rendezvous import Rendezvous
+from parproof.ranks.results import pickled_arguments
 from parproof.ranks.run import Run, run_of
 
 START_LIMIT_S = 120.0
@@ -155,7 +154,7 @@ class RankPool:
         """Run `program(ctx, *arguments, **keywords)` on every rank and wait for every rank's report."""
         __tracebackhide__ = True
         reference = program_reference(program)
-        payload = _pickled_arguments(reference, arguments, keywords or {})
+        payload = pickled_arguments(reference, arguments, keywords or {})
         self.start()
         end = time.monotonic() + deadline_s
         try:
@@ -195,6 +194,8 @@ class RankPool:
         reports = [evidence.reports[rank] for rank in range(self.world_size)]
         self._leftovers = tuple(left for report in reports for left in report.leftovers)
         self._reusable_detail = debug_detail if _is_clean(reports, self.backend) else None
+        if self._reusable_detail is not None and any(len(report.groups) > 1 for report in reports):
+            self._tell(protocol.AllReported())
         if not allow_mismatch and (found := mismatches({r.rank: r.rows for r in reports})):
             raise RankFailure(str(reference), self.world_size, found)
         return reports
@@ -209,11 +210,14 @@ class RankPool:
         self._reusable_detail = None
         surroundings = _surroundings() if self._launcher.shares_this_host else None
         job = Job(self._job_number, reference, payload, address, ledger, debug_detail, surroundings)
+        self._tell(job)
+        return job
+
+    def _tell(self, message: object) -> None:
         for connection in self._connections:
             # A rank that dies just now shows up as a death, with its exit code.
             with contextlib.suppress(OSError):
-                protocol.send(connection, job)
-        return job
+                protocol.send(connection, message)
 
     def _path(self) -> str:
         assert self._directory is not None
@@ -272,18 +276,6 @@ def _surroundings() -> Surroundings | None:
         return Surroundings(os.getcwd(), tuple(sys.path), dict(os.environ))
     except FileNotFoundError:  # somebody removed the working directory
         return Surroundings("/", tuple(sys.path), dict(os.environ))
-
-
-def _pickled_arguments(reference: ProgramRef, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
-    try:
-        return pickle.dumps((arguments, keywords), protocol=pickle.HIGHEST_PROTOCOL)
-    except Exception as exception:
-        raise UsageError(
-            f"an argument cannot be pickled: {exception}",
-            expected="plain data, or objects that another process can rebuild by name",
-            where=str(reference),
-            next_step="build the object inside the rank program",
-        ) from exception
 
 
 def _once_after(seconds: float, call: Callable[[], None]) -> Callable[[], None]:

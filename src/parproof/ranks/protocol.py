@@ -71,6 +71,11 @@ class Job:
 
 
 @dataclass(frozen=True)
+class AllReported:
+    """Every rank has reported, and well. Before that, a peer may still be joining a group that this rank has left."""
+
+
+@dataclass(frozen=True)
 class ProgramRef:
     """A rank program by name: importable module, or the file that holds it."""
 

@@ -1,10 +1,13 @@
-"""Results of rank programs as bytes: tensors travel by value, compact, and from host memory."""
+"""Arguments and results of rank programs as bytes; tensors of results travel compact and from host memory."""
 
 from __future__ import annotations
 
 import io
 import pickle
 from typing import TYPE_CHECKING, Any
+
+from parproof.errors import UsageError
+from parproof.ranks.protocol import ProgramRef
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -48,3 +51,16 @@ def _tensor(
     if is_parameter:
         return torch.nn.Parameter(made, requires_grad)
     return made.requires_grad_(requires_grad)
+
+
+def pickled_arguments(reference: ProgramRef, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
+    """As they are, views too. Errors: UsageError for what another process cannot rebuild."""
+    try:
+        return pickle.dumps((arguments, keywords), protocol=pickle.HIGHEST_PROTOCOL)
+    except Exception as exception:
+        raise UsageError(
+            f"an argument cannot be pickled: {exception}",
+            expected="plain data, or objects that another process can rebuild by name",
+            where=str(reference),
+            next_step="build the object inside the rank program",
+        ) from exception

@@ -108,10 +108,11 @@ class RankServer:
                 # No destructors: a group whose peers are gone may abort the process at exit.
                 self._files.flush()
                 os._exit(0)
+            if isinstance(job, protocol.AllReported):
+                self._group.close_subgroups()
+                continue
             report = self._run(job)
             self._send(report)
-            if report.group_reusable:
-                self._group.close_subgroups()
             if report.error is not None:
                 if report.error.is_skip:
                     # Usually all ranks skip at once, and a slow one may still be joining the group.
