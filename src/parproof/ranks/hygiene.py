@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import gc
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from parproof.ranks import orphans
@@ -28,7 +30,9 @@ _OWN_VARIABLES = (
     orphans.TOKEN_VARIABLE,
 )
 _PATIENCE_S = 0.1
-_HANDLED = [s for s in signal.valid_signals() if s not in (signal.SIGKILL, signal.SIGSTOP)]
+_HANDLED = [int(s) for s in signal.valid_signals() if s not in (signal.SIGKILL, signal.SIGSTOP)]
+# Without the words that signal.getsignal makes of numbers: this is asked sixty times for every test.
+_handler: Callable[[int], Any] = _signal.getsignal
 
 
 class Hygiene:
@@ -42,7 +46,7 @@ class Hygiene:
         self._environment = dict(os.environ)
         self._directory = os.getcwd()
         self._import_path = list(sys.path)
-        self._handlers = {s: signal.getsignal(s) for s in _HANDLED}
+        self._handlers = {number: _handler(number) for number in _HANDLED}
         self._umask = os.umask(0o077)
         os.umask(self._umask)
         self._threads = set(threading.enumerate())
@@ -60,7 +64,7 @@ class Hygiene:
             os.chdir(directory)
         os.umask(self._umask)
         for number, handler in self._handlers.items():
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and _handler(number) is not handler:
                 signal.signal(number, handler)
         random.seed(0)
         if "numpy" in sys.modules:
@@ -69,6 +73,8 @@ class Hygiene:
 
     @staticmethod
     def _set_environment(wanted: dict[str, str]) -> None:
+        if dict(os.environ) == wanted:
+            return
         for name in set(os.environ) - set(wanted):
             del os.environ[name]
         for name, value in wanted.items():

@@ -101,8 +101,12 @@ def _listening(family: socket.AddressFamily, address: Any, backlog: int) -> tupl
 
 
 def kill_with_family(pid: int, *, is_alive: bool) -> None:
-    """End a rank server of this machine and what it started. The group goes at once, the rest is looked for."""
+    """End a rank server of this machine and what it started.
+
+    Its family is looked for while it lives: what it had adopted belongs to somebody else the moment it is dead.
+    """
+    family = orphans.family_of(pid)
     if is_alive:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
-    orphans.kill_tree(pid)
+    orphans.kill_all(family)

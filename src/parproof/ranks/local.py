@@ -91,7 +91,10 @@ class _ForkedProcess:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        kill_with_family(self.pid, is_alive=not wait([self.sentinel], timeout=0))
+        ended = bool(wait([self.sentinel], timeout=0))
+        # A server that ends by itself has left nothing: it looked after every job, and told.
+        if not ended or self.exitcode() != 0:
+            kill_with_family(self.pid, is_alive=not ended)
         self._process.join(5)
         with contextlib.suppress(ValueError):
             self._process.close()

@@ -22,8 +22,8 @@ class _Process(NamedTuple):
     session: int
 
 
-def kill_tree(pid: int) -> None:
-    """SIGKILL a rank, its session and its descendants."""
+def family_of(pid: int) -> set[int]:
+    """A rank, its session and its descendants, as far as they live."""
     family = {pid}
     processes = list(_processes())
     while True:
@@ -31,10 +31,14 @@ def kill_tree(pid: int) -> None:
         if not more:
             break
         family |= more
-    alive = {p.pid for p in processes if p.state != "Z"}
-    for member in family & alive:
+    return family & {p.pid for p in processes if p.state != "Z"}
+
+
+def kill_all(pids: set[int]) -> None:
+    """SIGKILL to each that is still there."""
+    for pid in pids:
         with contextlib.suppress(OSError):
-            os.kill(member, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def kill_orphans(token: str) -> None:

@@ -171,6 +171,7 @@ class RankPool:
             self._last_program = str(reference)
             if self._leftovers:
                 self.kill()
+                self._launcher.sweep()
 
     def _reports(
         self,
