@@ -15,8 +15,9 @@ def test_times(timings):
 
 
 @pytest.fixture
-def project(pytester):
-    """One test that publishes two timings."""
+def project(pytester, monkeypatch):
+    """One test that publishes two timings; pytest-benchmark takes a session with this variable for a worker."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     pytester.makeconftest('pytest_plugins = ["parproof.plugin"]')
     pytester.makepyfile(CASE)
     return pytester

@@ -130,7 +130,7 @@ def started(monkeypatch, launcher, disturb):
 def with_a_wrong_key(address):
     """Several times, before any rank is there."""
     for _ in range(4):
-        with pytest.raises(Exception, match=r"digest|reset|closed|^$"):
+        with pytest.raises(Exception, match=r"digest|reset|closed|refused|^$"):
             Client(address, authkey=b"wrong")
 
 

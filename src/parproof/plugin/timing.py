@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -68,7 +67,8 @@ def timings(request: pytest.FixtureRequest, evidence: Evidence) -> Timings:
 
 def not_measured(config: pytest.Config) -> str | None:
     """Why times mean nothing in this session, or None."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    # Not the variable that pytest-xdist sets: a session that a worker's test starts inherits it, and is no worker.
+    if hasattr(config, "workerinput"):
         return "other workers share the cores; run it with -n 0"
     if not config.pluginmanager.hasplugin("benchmark"):
         return "pytest-benchmark is not loaded; install it, or leave out -p no:benchmark"
