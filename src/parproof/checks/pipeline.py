@@ -173,12 +173,12 @@ def assert_traffic(run: Run, case: Training, setup: Sequence[Boundary]) -> list[
     first: list[Traffic] = []
     for rank, rows in enumerate(run.ledgers):
         predicted = _traffic(run, case, rank, setup)
-        first = first or [line for lines in predicted.values() for line in lines]
+        gathers = _gathers(run, case, rank)
+        first = first or [*(line for lines in predicted.values() for line in lines), *gathers]
         seen = [row for row in rows if not row.control]
         for peer in sorted(set(predicted) | {row.peer for row in seen if row.peer is not None}):
             mine = [row for row in seen if row.peer == peer]
             assert_ledger(mine, predicted.get(peer, []), where=f"{run.where(rank)}: with rank {peer}")
-        gathers = _gathers(run, case, rank)
         assert_ledger([row for row in seen if row.peer is None], gathers, where=run.where(rank))
     return first
 
