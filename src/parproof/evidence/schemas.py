@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,7 @@ def violations(name: str, value: Any) -> Iterator[str]:
     nothing_found = True
     for error in validator(name).iter_errors(value):
         nothing_found = False
-        path = "/".join(str(part) for part in error.absolute_path) or "(top)"
-        yield f"{path}: {error.message[:300]}"
+        yield _account(error.absolute_path, error.message)
     if nothing_found:
         yield from _strict(name, value)
 
@@ -65,5 +64,8 @@ def _strict(name: str, value: Any) -> Iterator[str]:
     except ValueError:
         return
     for error in errors:
-        path = "/".join(str(part) for part in error.instance_path) or "(top)"
-        yield f"{path}: {error.message[:300]}"
+        yield _account(error.instance_path, error.message)
+
+
+def _account(path: Iterable[str | int], message: str) -> str:
+    return f"{'/'.join(str(part) for part in path) or '(top)'}: {message[:300]}"

@@ -34,28 +34,27 @@ def accept_ranks(
     listener, address = launcher.listen(directory, world_size)
     arrivals: _Arrivals = queue.SimpleQueue()
     processes: list[RankProcess] = []
-    connections: dict[int, Connection] = {}
-    hellos: dict[int, protocol.Hello] = {}
+    seats: dict[int, tuple[protocol.Hello, Connection]] = {}
     try:
         for slot in range(world_size):
             processes.append(launcher.start(slot, address, authkey))
         end = time.monotonic() + timeout_s
-        while len(connections) < world_size:
-            missing = [slot for slot in range(world_size) if slot not in connections]
+        while len(seats) < world_size:
+            missing = [slot for slot in range(world_size) if slot not in seats]
             _hear(listener, [processes[slot].sentinel for slot in missing], authkey, arrivals)
-            _seat(arrivals, connections, hellos, world_size)
-            _check_start(processes, [slot for slot in missing if slot not in connections], end, timeout_s)
+            _seat(arrivals, seats, world_size)
+            _check_start(processes, [slot for slot in missing if slot not in seats], end, timeout_s)
             waiting()
     except BaseException:
         for process in processes:
             process.kill()
-        for connection in connections.values():
+        for _, connection in seats.values():
             connection.close()
         raise
     finally:
         listener.close()
-    slots = range(world_size)
-    return processes, [connections[slot] for slot in slots], [hellos[slot] for slot in slots]
+    hellos, connections = zip(*(seats[slot] for slot in range(world_size)), strict=True)
+    return processes, list(connections), list(hellos)
 
 
 def _hear(listener: socket.socket, sentinels: list[int], authkey: bytes, arrivals: _Arrivals) -> None:
@@ -81,20 +80,14 @@ def _handshake(caller: socket.socket, authkey: bytes, arrivals: _Arrivals) -> No
         arrivals.put((hello, connection))
 
 
-def _seat(
-    arrivals: _Arrivals,
-    connections: dict[int, Connection],
-    hellos: dict[int, protocol.Hello],
-    world_size: int,
-) -> None:
+def _seat(arrivals: _Arrivals, seats: dict[int, tuple[protocol.Hello, Connection]], world_size: int) -> None:
     with contextlib.suppress(queue.Empty):
         while True:
             hello, connection = arrivals.get_nowait()
-            if hello.slot in connections or not 0 <= hello.slot < world_size:
+            if hello.slot in seats or not 0 <= hello.slot < world_size:
                 connection.close()
             else:
-                connections[hello.slot] = connection
-                hellos[hello.slot] = hello
+                seats[hello.slot] = hello, connection
 
 
 def _check_start(processes: list[RankProcess], missing: list[int], end: float, timeout_s: float) -> None:

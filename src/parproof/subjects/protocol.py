@@ -110,8 +110,9 @@ class SubjectRef:
     def make(self, mechanism: str) -> Any:
         """A new instance of the subject's implementation of a mechanism."""
         self.require(mechanism)
-        address = self.load().mechanisms[mechanism]
-        where = f"mechanisms[{mechanism!r}] of subject {self.name}"
+        subject = self.load()
+        address = subject.mechanisms[mechanism]
+        where = f"mechanisms[{mechanism!r}] of subject {subject.name}"
         made = resolve(address, where=where)
         try:
             inspect.signature(made).bind()
