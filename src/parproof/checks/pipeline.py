@@ -36,16 +36,21 @@ if TYPE_CHECKING:
 EPS = 2.0**-52
 
 
+def ranks_of_one(case: Training, world: int) -> int:
+    """Ranks of each of the pipelines side by side."""
+    return world // case.side_by_side
+
+
 def places(case: Training, world: int) -> list[int]:
     """Rank of each stage, within one pipeline."""
-    return placement(case.plan.schedule, world // case.side_by_side, case.plan.stages_per_rank)
+    return placement(case.plan.schedule, ranks_of_one(case, world), case.plan.stages_per_rank)
 
 
 def canonical(case: Training, world: int) -> list[list[Event]] | None:
     """The order of every rank, where the schedule's name leaves no choice."""
     plan = case.plan
     try:
-        return orders(plan.schedule, world // case.side_by_side, plan.num_micro_batches, plan.stages_per_rank)
+        return orders(plan.schedule, ranks_of_one(case, world), plan.num_micro_batches, plan.stages_per_rank)
     except InvalidPlan:
         return None
 
@@ -97,7 +102,7 @@ class Judge:
     def losses(self, steps: Sequence[int]) -> None:
         """One loss for each micro-batch, in order, where the last stage is; no losses elsewhere."""
         last = places(self.case, self.run.world_size)[-1]
-        p = self.run.world_size // self.case.side_by_side
+        p = ranks_of_one(self.case, self.run.world_size)
         for rank, result in enumerate(self.run.results):
             where, found = self.run.where(rank), result["losses"]
             for step in steps:
@@ -189,7 +194,7 @@ def _traffic(run: Run, case: Training, rank: int, setup: Sequence[Boundary]) -> 
 
     once = [models.num_bytes(tensor.shape, tensor.dtype) for tensor in setup]
     found: dict[int, list[Traffic]] = {}
-    p = run.world_size // case.side_by_side
+    p = ranks_of_one(case, run.world_size)
     for step in range(case.steps):
         lines = traffic_by_peer(
             [place + rank // p * p for place in places(case, run.world_size)],
@@ -206,7 +211,7 @@ def _traffic(run: Run, case: Training, rank: int, setup: Sequence[Boundary]) -> 
 
 def _gathers(run: Run, case: Training, rank: int) -> list[Traffic]:
     """What a rank gathers from its tensor group in all steps."""
-    p = run.world_size // case.side_by_side
+    p = ranks_of_one(case, run.world_size)
     lines = [
         boundary_gathers(
             places(case, run.world_size),

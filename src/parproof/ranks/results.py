@@ -53,6 +53,19 @@ def _tensor(
     return made.requires_grad_(requires_grad)
 
 
+def pickled_result(value: Any, program: ProgramRef) -> bytes:
+    """See `pickled`. Errors: UsageError for what cannot travel."""
+    try:
+        return pickled(value)
+    except Exception as exception:
+        raise UsageError(
+            f"rank program returned {type(value).__name__}, which cannot be pickled: {exception}",
+            expected="plain data (numbers, strings, tensors, lists, dicts)",
+            where=str(program),
+            next_step="return .detach() tensors or numbers instead of live objects",
+        ) from exception
+
+
 def pickled_arguments(reference: ProgramRef, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bytes:
     """As they are, views too. Errors: UsageError for what another process cannot rebuild."""
     try:

@@ -26,13 +26,12 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
-from parproof.errors import UsageError
 from parproof.ranks import protocol, tracebacks
 from parproof.ranks.files import OwnFiles, RankFiles
 from parproof.ranks.hygiene import Hygiene, reset_torch
 from parproof.ranks.programs import ProgramFinder
-from parproof.ranks.protocol import Assignment, ErrorInfo, Job, ProgramRef, Report
-from parproof.ranks.results import pickled
+from parproof.ranks.protocol import Assignment, ErrorInfo, Job, Report
+from parproof.ranks.results import pickled_result
 
 KEY_VARIABLE = "PARPROOF_AUTHKEY"
 _PR_SET_PDEATHSIG = 1
@@ -144,7 +143,7 @@ class RankServer:
             with recorder or nullcontext():
                 result = program(context, *arguments, **keywords)
             self._group.finish_device_work()
-            value = _pickled(result, job.program)
+            value = pickled_result(result, job.program)
         except BaseException as exception:
             error = _error_info(exception)
         ended = time.monotonic()
@@ -165,18 +164,6 @@ class RankServer:
             facts=context.facts if context else {},
             leftovers=self._hygiene.leftovers(),
         )
-
-
-def _pickled(value: Any, program: ProgramRef) -> bytes:
-    try:
-        return pickled(value)
-    except Exception as exception:
-        raise UsageError(
-            f"rank program returned {type(value).__name__}, which cannot be pickled: {exception}",
-            expected="plain data (numbers, strings, tensors, lists, dicts)",
-            where=str(program),
-            next_step="return .detach() tensors or numbers instead of live objects",
-        ) from exception
 
 
 def _error_info(exception: BaseException) -> ErrorInfo:
