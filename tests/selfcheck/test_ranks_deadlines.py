@@ -169,7 +169,14 @@ def test_a_killed_session_takes_its_ranks_along_and_the_next_one_cleans_up(stran
 
 
 def test_loading_torch_is_said_with_v_only(stranger):
-    """It takes seconds, once a session."""
+    """It takes seconds, once a session. A machine may be quick: here every start counts as slow."""
+    stranger.makeconftest(
+        """
+        import parproof.ranks.pool
+        pytest_plugins = ["parproof.plugin"]
+        parproof.ranks.pool.SLOW_START_S = 0.0
+        """
+    )
     said = "parproof: loading torch for the ranks, once a session*"
     loud = stranger.runpytest_subprocess("-v", "-k", "warm", "--timeout", "60")
     quiet = stranger.runpytest_subprocess("-k", "warm", "--timeout", "60")

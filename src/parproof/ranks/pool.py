@@ -286,7 +286,7 @@ def _once_after(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
 
     def tick() -> None:
         nonlocal done
-        if not done and time.monotonic() > end:
+        if not done and time.monotonic() >= end:
             done = True
             call()
 
