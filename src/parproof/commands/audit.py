@@ -9,6 +9,7 @@ from pathlib import Path
 from parproof.commands.command import JSON, OK, Command, show_progress
 from parproof.errors import ParproofError
 from parproof.evidence import audit as auditing
+from parproof.evidence.audit.findings import printable
 
 
 def _audit(options: argparse.Namespace) -> int:
@@ -27,6 +28,7 @@ def _audit(options: argparse.Namespace) -> int:
                     "num_records": result.num_records,
                     "counts": result.counts,
                     "levels": result.levels,
+                    "flaky": result.tally.flaky,
                     "findings": findings,
                 }
             )
@@ -36,7 +38,13 @@ def _audit(options: argparse.Namespace) -> int:
         print(finding)
     counts = ", ".join(f"{number} {name}" for name, number in sorted(result.counts.items()))
     levels = ", ".join(f"{number} {name}" for name, number in sorted(result.levels.items()))
-    print(f"{result.num_records} records ({counts}); levels: {levels}; {len(result.findings)} findings")
+    num_tests = sum(result.counts.values())
+    of_tests = f" of {num_tests} tests" if num_tests != result.num_records else ""
+    print(
+        f"{result.num_records} records{of_tests} ({counts}); levels: {levels}; {len(result.findings)} findings"
+    )
+    for nodeid in result.tally.flaky:
+        print(printable(f"flaky: {nodeid}: attempts ended differently, the worst counts"))
     return result.exit_status
 
 
