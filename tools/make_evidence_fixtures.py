@@ -20,6 +20,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import merge_fixtures
+import seal_fixtures
 
 from parproof.evidence import canonical
 from parproof.evidence.audit.junit import name_in_junit
@@ -404,6 +405,7 @@ def write_all(target: Path) -> None:
         repair(directory, rule)
         directory.write(target / "bad" / rule)
     merge_fixtures.write_all(target, Directory)
+    seal_fixtures.write_all(target)
     altered = copy.deepcopy(good.records)
     altered[0]["conclusion"]["evidence_level"] = "real_benchmark"
     altered[4]["conclusion"]["status"] = "ok"
