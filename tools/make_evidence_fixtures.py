@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+import merge_fixtures
+import seal_fixtures
+
 from parproof.evidence import canonical
 from parproof.evidence.audit.junit import name_in_junit
 from parproof.evidence.record import Outcome, build
@@ -28,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FIXTURES = ROOT / "fixtures" / "evidence"
 RUN_ID, COMMIT = "5eed" * 8, "c0ffee00" * 5
 MODULE = "tests/mechanisms/test_nccl_collective.py"
+FAILURE = {"type": "AssertionError", "message": "rank 1 of 2: differs", "phase": "call", "rank": 1}
 Lie = Callable[["Directory"], None]
 
 
@@ -121,6 +125,7 @@ class Directory:
     """An evidence directory in memory: records without their places, manifest, environment, further files."""
 
     def __init__(self) -> None:
+        self.run_id = RUN_ID
         self.records = [build(outcome) for outcome in good_outcomes()]
         for record in self.records:
             record["identity"]["run_label"] = "fixture"
@@ -165,7 +170,7 @@ class Directory:
         """Records with run id, number and the digest of the one before."""
         previous, placed = canonical.GENESIS, []
         for number, record in enumerate(self.records):
-            placed.append({"run_id": RUN_ID, "sequence": number, "previous": previous} | record)
+            placed.append({"run_id": self.run_id, "sequence": number, "previous": previous} | record)
             previous = canonical.digest(placed[-1])
         self.manifest |= {"num_records": len(placed), "last_record": previous}
         return placed
@@ -176,7 +181,11 @@ class Directory:
         lines = [canonical.dumps(record) for record in self.placed()]
         (path / "records.jsonl").write_text("".join(line + "\n" for line in lines))
         (path / "environment.json").write_text(canonical.dumps(self.environment) + "\n")
-        counts = [record["conclusion"]["status"] for record in self.records]
+        worst_first = ("failed", "blocked", "skipped", "ok")
+        by_test: dict[str, list[str]] = {}
+        for record in self.records:
+            by_test.setdefault(record["identity"]["nodeid"], []).append(record["conclusion"]["status"])
+        counts = [min(statuses, key=worst_first.index) for statuses in by_test.values()]
         self.manifest["counts"] = {s: counts.count(s) for s in ("ok", "failed", "blocked", "skipped")}
         self.manifest["files"] = {
             name: {"sha256": canonical.file_digest(path / name), "bytes": (path / name).stat().st_size}
@@ -310,6 +319,16 @@ def once_without_warmup(directory: Directory) -> None:
     record["observation"] |= {"warmup": 0, "repeats": 1}
 
 
+def unnamed_flaky(directory: Directory) -> None:
+    """A test failed, was run again and passed; both are counted as they should, and nobody names it."""
+    failed = directory.records[0]
+    again = copy.deepcopy(failed) | {"attempt": 2}
+    directory.records.append(again)
+    failed["conclusion"] |= {"status": "failed", "correctness": "fail", "failure": copy.deepcopy(FAILURE)}
+    del failed["not_collected"]["conclusion.failure"]
+    directory.manifest |= {"exit_status": 1}
+
+
 def cuda_on_cpu(directory: Directory) -> None:
     """A lane is a label; the ranks were on CPU."""
     directory.records[0]["identity"]["lane"] = "cuda2"
@@ -322,6 +341,7 @@ LIES: dict[str, Lie] = {
     "complete": duplicate,
     "counts": sealed(lambda d: d.resealed.update(counts={"ok": 5, "failed": 1, "blocked": 0, "skipped": 0})),
     "decision-needs-comparison": set_in(0, "conclusion/decision", "accept"),
+    "flaky-named": unnamed_flaky,
     "files-bound": sealed(
         lambda d: d.after_sealing.append(lambda p: (p / "more.json").write_text("{}\n") and None)
     ),
@@ -384,6 +404,8 @@ def write_all(target: Path) -> None:
         lie(directory)
         repair(directory, rule)
         directory.write(target / "bad" / rule)
+    merge_fixtures.write_all(target, Directory)
+    seal_fixtures.write_all(target)
     altered = copy.deepcopy(good.records)
     altered[0]["conclusion"]["evidence_level"] = "real_benchmark"
     altered[4]["conclusion"]["status"] = "ok"

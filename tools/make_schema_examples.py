@@ -9,6 +9,7 @@ An invalid example is named SCHEMA--PLACE--RULE.json: the place as dotted path, 
 from __future__ import annotations
 
 import argparse
+import base64
 import copy
 import json
 import sys
@@ -19,6 +20,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "schemas" / "examples"
 GOOD = ROOT / "fixtures" / "evidence" / "good"
+MERGED = ROOT / "fixtures" / "evidence" / "merged"
+SEAL = ROOT / "fixtures" / "evidence" / "seals" / "good.json"
 ABSENT = object()
 
 # (schema, valid example it starts from, place, rule, value that breaks it)
@@ -44,6 +47,18 @@ BROKEN: list[tuple[str, str, str, str, Any]] = [
     ("manifest", "complete", "files.../secrets", "leaves-the-directory", {"sha256": "0" * 64, "bytes": 1}),
     ("environment", "cpu", "packages.torch", "missing", ABSENT),
     ("environment", "cpu", "variables.OMP_NUM_THREADS", "number-for-text", 1),
+    ("envelope", "seal", "signatures", "nobody-signed", []),
+    ("envelope", "seal", "payload", "missing", ABSENT),
+    ("envelope", "seal", "signatures.0.sig", "number-for-text", 1),
+    ("statement", "seal", "_type", "another-version", "https://in-toto.io/Statement/v0.1"),
+    ("statement", "seal", "predicate.result", "unknown-word", "OK"),
+    ("statement", "seal", "subject.0.digest.sha256", "too-short", "0" * 63),
+    ("statement", "seal", "predicate.configuration.0.digest", "nothing-that-identifies-it", ABSENT),
+    ("statement", "seal", "predicate.passedTests.0", "number-for-text", 1),
+    ("manifest", "complete", "flaky", "twice", ["a", "a"]),
+    ("manifest", "merged", "merged.shards.0.digest", "too-short", "0" * 63),
+    ("record", "merged", "origin.digest", "missing", ABSENT),
+    ("record", "merged", "attempt", "the-first-has-none", 1),
     ("registry", "project", "experiment.0.title", "missing", ABSENT),
 ]
 
@@ -51,12 +66,18 @@ BROKEN: list[tuple[str, str, str, str, Any]] = [
 def valid() -> dict[str, dict[str, Any]]:
     """«SCHEMA--NAME» → document."""
     records = [json.loads(line) for line in (GOOD / "records.jsonl").read_text().splitlines()]
+    merged = [json.loads(line) for line in (MERGED / "records.jsonl").read_text().splitlines()]
+    envelope = json.loads(SEAL.read_text())
     by_status = {record["conclusion"]["status"]: record for record in reversed(records)}
     return {
         "record--passed": by_status["ok"],
         "record--failed": by_status["failed"],
         "record--skipped": by_status["skipped"],
         "record--timed": next(record for record in records if record["time"]["measured"]),
+        "record--merged": next(record for record in merged if "attempt" in record),
+        "manifest--merged": json.loads((MERGED / "manifest.json").read_text()),
+        "envelope--seal": envelope,
+        "statement--seal": json.loads(base64.b64decode(envelope["payload"])),
         "manifest--complete": json.loads((GOOD / "manifest.json").read_text()),
         "environment--cpu": json.loads((GOOD / "environment.json").read_text()),
         "registry--project": tomllib.loads((ROOT / "src" / "parproof" / "registry.toml").read_text()),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parproof import registry
+from parproof.evidence.attempts import Ending, Tally
 from parproof.evidence.audit import audit
 from parproof.evidence.audit.reading import parse, read_lines
 from parproof.evidence.level import LEVELS
@@ -76,14 +77,20 @@ def _tested(checkout: Path | None) -> set[str]:
 
 
 def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
-    found: dict[str, Counter[tuple[str, str | None]]] = {}
+    """(status, level) of the tests of each experiment, a test with several attempts once, by its worst."""
+    tallies: dict[str, Tally] = {}
     for _, line in read_lines(evidence / RECORDS):
         record = parse(line) if line else None
         if record and record["identity"]["semantic_id"]:
-            end = record["conclusion"]
-            counts = found.setdefault(record["identity"]["semantic_id"], Counter())
-            counts[end["status"], end["evidence_level"]] += 1
-    return found
+            tally = tallies.setdefault(record["identity"]["semantic_id"], Tally())
+            tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
+    return {
+        experiment: Counter(
+            (ending.status, None if ending.level == "none" else ending.level)
+            for ending in tally.worst.values()
+        )
+        for experiment, tally in tallies.items()
+    }
 
 
 def markdown(rows: list[dict[str, Any]], lang: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from parproof.evidence.attempts import Ending
 from parproof.evidence.record import Outcome
 from parproof.plugin.lanes import lane_of
 from parproof.plugin.ranks import RANKS
@@ -44,6 +46,23 @@ class Phase:
             text[:_MAX_TEXT],
             getattr(report, "wasxfail", None),
         )
+
+
+@dataclass
+class Attempts:
+    """Records of one test in the order in which it was run; the key tells two tests of one name apart."""
+
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def worst(self) -> dict[str, Any]:
+        """The record that the test is counted by."""
+        return min(self.records, key=lambda record: Ending.of(record["conclusion"]).severity)
+
+    def plain(self) -> dict[str, Any]:
+        """As it travels on a report."""
+        return {"key": self.key, "records": list(self.records)}
 
 
 HISTORY: pytest.StashKey[list[Phase]] = pytest.StashKey()

@@ -24,10 +24,13 @@ class Finding:
     supported: str
 
     def __str__(self) -> str:
-        text = f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}"
-        # Somebody else wrote these words: they must not steer a terminal or fill it.
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-        return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + " …"
+        return printable(f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}")
+
+
+def printable(text: str) -> str:
+    """Words that somebody else wrote, so that they neither steer a terminal nor fill it."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + " …"
 
 
 class Unusable(Exception):

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
+from parproof.evidence.attempts import SEVERITY
 from parproof.evidence.audit.findings import Finding, Unusable, declare
 
 RULE = declare(
@@ -25,7 +26,7 @@ def name_in_junit(nodeid: str) -> str:
 
 
 def read_junit(path: Path) -> Told:
-    """{class::name: (status, level)}. Errors: Unusable."""
+    """{class::name: (status, level)}, of several cases of one name the worst. Errors: Unusable."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise Unusable(f"{path} has more than {MAX_BYTES} bytes")
@@ -42,11 +43,15 @@ def read_junit(path: Path) -> Told:
         properties = {p.get("name"): p.get("value") or "" for p in case.iter("property")}
         status = properties.get("parproof.status") or _status(case)
         node = properties.get("parproof.node")
-        found[name_in_junit(node) if node else f"{case.get('classname')}::{case.get('name')}"] = (
-            status,
-            properties.get("parproof.level", "none"),
-        )
+        name = name_in_junit(node) if node else f"{case.get('classname')}::{case.get('name')}"
+        if name not in found or _severity(status) < _severity(found[name][0]):
+            found[name] = status, properties.get("parproof.level", "none")
     return found
+
+
+def _severity(status: str) -> int:
+    """An unknown word is somebody else's, and is shown as it is."""
+    return SEVERITY.index(status) if status in SEVERITY else -1
 
 
 def _status(case: ElementTree.Element) -> str:

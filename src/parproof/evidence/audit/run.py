@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parproof.evidence.audit import files, junit, record_rules
+from parproof.evidence.attempts import Ending, Tally
+from parproof.evidence.audit import files, junit, merged, record_rules, sealed
 from parproof.evidence.audit.findings import Finding, Unusable, declare
 from parproof.evidence.audit.findings import record_rules as registered
 from parproof.evidence.audit.reading import BadJson, parse, read_json, read_lines
@@ -22,10 +24,12 @@ assert record_rules is not None  # imported for its rules
 
 @dataclass
 class AuditResult:
-    """Findings in the order of the records; counts by status."""
+    """Findings in the order of the records; tests and levels by number, each test once with its worst attempt."""
 
     findings: list[Finding] = field(default_factory=list)
     num_records: int = 0
+    tally: Tally = field(default_factory=Tally)
+    signers: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
 
@@ -40,11 +44,13 @@ def audit(
     junit_path: Path | None = None,
     digest: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    seal: sealed.Asked | None = None,
 ) -> AuditResult:
     """Audit an evidence directory. Errors: Unusable when there is nothing to audit.
 
     digest     what pytest printed at the end of the run: tells whether this is the same evidence
     progress   told (records read, records announced) now and then
+    seal       a seal to verify, and with which keys
     Cost       about 0.25 ms and 1 KB a record: 100,000 records take half a minute
     """
     if not directory.is_dir():
@@ -60,10 +66,20 @@ def audit(
     result.findings += files.check_manifest(directory, manifest, digest)
     result.findings += files.check_clock(manifest)
     result.findings += _environment(directory)
-    told = _records(directory, manifest, result, progress)
+    _records(directory, manifest, result, progress)
+    result.counts = {status: number for status, number in result.tally.counts.items() if number}
+    result.levels = dict(Counter(ending.level for ending in result.tally.worst.values()))
     if junit_path is not None:
-        result.findings += junit.compare(told, junit.read_junit(junit_path))
+        result.findings += junit.compare(_as_in_junit(result.tally), junit.read_junit(junit_path))
+    if seal is not None:
+        result.findings += sealed.check_seal(seal, directory, manifest, result.tally, result.signers)
     return result
+
+
+def _as_in_junit(tally: Tally) -> junit.Told:
+    """Names there are shorter; of two tests that share one the worse stands for both."""
+    best_first = sorted(tally.worst.items(), key=lambda entry: entry[1].severity, reverse=True)
+    return {junit.name_in_junit(nodeid): (end.status, end.level) for nodeid, end in best_first}
 
 
 def _environment(directory: Path) -> Iterator[Finding]:
@@ -76,13 +92,13 @@ def _records(
     manifest: dict[str, Any],
     result: AuditResult,
     progress: Callable[[int, int], None],
-) -> junit.Told:
-    """All record rules on each record, all run rules over all; returns what JUnit is compared with."""
+) -> None:
+    """All record rules on each record, all run rules over all."""
     path = directory / RECORDS
     if path.is_symlink() or not path.is_file():
         raise Unusable(f"{RECORDS} is missing or no regular file")
     over_all = [kind(manifest) for kind in RUN_RULES]
-    told: junit.Told = {}
+    parts = merged.Merged(directory, manifest)
     for number, line in read_lines(path):
         result.num_records += 1
         if not result.num_records % TELL_EVERY:
@@ -99,16 +115,13 @@ def _records(
                 Finding(rule_id, name, claimed, supported) for claimed, supported in rule(record)
             ]
         result.findings += files.check_trace(directory, manifest, record, name)
+        result.findings += parts.see(record, name)
         for watcher in over_all:
             watcher.see(record)
-        end = record["conclusion"]
-        result.counts[end["status"]] = result.counts.get(end["status"], 0) + 1
-        shown = end["evidence_level"] or "none"
-        result.levels[shown] = result.levels.get(shown, 0) + 1
-        told[junit.name_in_junit(record["identity"]["nodeid"])] = end["status"], shown
+        result.tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
     for watcher in over_all:
         result.findings += [Finding(watcher.rule, *finding) for finding in watcher.finish()]
-    return told
+    result.findings += parts.finish()
 
 
 def _parsed(line: bytes | None) -> tuple[dict[str, Any] | None, list[str]]:
