@@ -30,6 +30,7 @@ LABEL = "made for tests: no GPU took part"
 ACCELERATOR = "made-up accelerator (for tests)"
 MODULE = "tests/mechanisms/test_nccl_collective.py"
 EXPERIMENT = "PAR-NCCL-COLLECTIVE"
+CLOCK = "2026-01-02T03:04:05.000000+00:00"
 NUM_REPEATS, RUNS_A_SIDE = 12, 3
 
 
@@ -115,7 +116,7 @@ def write(
         mock.patch.object(
             store.secrets, "token_hex", return_value=digits.encode().hex()[-32:].rjust(32, "0")
         ),
-        mock.patch.object(store, "now", return_value="2026-01-02T03:04:05.000000+00:00"),
+        mock.patch.object(store, "now", return_value=CLOCK),
         mock.patch.object(environment, "describe", return_value=described),
         mock.patch.object(environment, "source_tree", return_value=tree),
     ):

@@ -140,6 +140,32 @@ def test_words_of_the_evidence_steer_neither_terminal_nor_markdown(tmp_path, cap
         assert row.count("`") == 2
 
 
+def test_a_refusal_prints_no_word_as_it_was_written(tmp_path, capsys):
+    """Also the name of a field is somebody else's."""
+    runs = [
+        make.write(tmp_path / name, [make.outcome("test_c1", workload={"a\x1b[2J\u202e": value})])
+        for name, value in (("0", "x\x1b]0;"), ("1", "y" * 5000))
+    ]
+    assert main(["compare", *map(str, runs)]) == 2
+    printed = capsys.readouterr().err
+    assert all(c.isprintable() or c == "\n" for c in printed)
+    assert "workload.a\\x1b[2J\\u202e: baseline x\\x1b]0;, candidate yyy" in printed
+    assert len(printed) < 2000
+
+
+def test_sides_that_were_not_made_in_turn_are_told(tmp_path, capsys, monkeypatch):
+    """All of one before all of the other: then time is a second factor."""
+    runs = []
+    for hour in ("01", "02"):
+        monkeypatch.setitem(make.write.__globals__, "CLOCK", f"2026-01-02T{hour}:00:00.000000+00:00")
+        outcomes = [make.outcome("test_c8", "C8", times=[make.timing("step", int(hour))])]
+        runs.append(str(make.write(tmp_path / hour, outcomes)))
+    assert main(["compare", *runs]) == 0
+    assert "one side was made before the other" in capsys.readouterr().out
+    assert main(GAIN) == 0
+    assert "one side was made before the other" not in capsys.readouterr().out
+
+
 def test_the_command_needs_neither_torch_nor_pytest():
     """In an interpreter in which neither can be imported."""
     code = (

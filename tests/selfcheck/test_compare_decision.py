@@ -87,7 +87,7 @@ def test_a_gain_that_was_repeated_on_equal_hardware_is_accepted(decided):
     """And only then: every case below takes one condition away."""
     found = decided(faster)
     assert (found.decision, found.level) == ("accept", "real_benchmark")
-    assert "1 timing is faster, the others are the same" in found.reason
+    assert "1 timing is faster, no other is slower" in found.reason
     assert "--fail-on regress" in found.next_action
 
 
@@ -145,14 +145,36 @@ def test_a_claim_that_is_gone_decides_nothing(decided):
         ({"source": "0"}, "nothing differs between the sides"),
         ({"dirty": True}, "no commit holds"),
         ({"baseline": lambda n: make.benchmark(n, scale=0.6 + n % 2)}, "timings are open"),
+        (
+            {"baseline": lambda n: make.benchmark(n)[2:], "change": lambda n: faster(n)[2:]},
+            "no value claim of PAR-",
+        ),
     ],
-    ids=["one_run", "unknown_gpu", "unknown_cpu", "no_factor", "uncommitted", "unstable"],
+    ids=["one_run", "unknown_gpu", "unknown_cpu", "no_factor", "uncommitted", "unstable", "no_values"],
 )
 def test_what_was_not_shown_keeps_it_pending(told, reason, decided):
     """A gain was seen each time."""
-    found = decided(faster, **told)
+    found = decided(**{"change": faster} | told)
     assert (found.decision, reason in found.reason) == ("pending", True), found
     assert found.next_action
+
+
+def test_two_versions_that_changed_at_once_decide_nothing(tmp_path):
+    """They may be declared as a group; which of them did it is not known."""
+    new = {"packages.torch": "2.14.0", "packages.numpy": "2.5.0"}
+    sides = [
+        [make.write(tmp_path / f"{side}{n}", outcomes(n), factors=factors) for n in (1, 2, 3)]
+        for side, outcomes, factors in (("a", as_fast, {}), ("b", faster, new))
+    ]
+    found = compare(*sides, Options(Varies("packages")))["decision"]
+    assert found["decision"] == "pending"
+    assert found["reason"].startswith("packages.numpy and packages.torch both differ")
+
+
+def test_a_timing_that_is_faster_or_the_same_hinders_nothing(decided):
+    """Which of the two is not known, but slower it is not."""
+    found = decided(lambda n: make.benchmark(n, scale=0.8, slow=0.96))
+    assert found.decision == "accept"
 
 
 def test_times_on_cpu_decide_nothing_and_still_fail_the_gate(tmp_path):

@@ -213,3 +213,20 @@ def test_a_timing_that_is_gone_is_a_regression(compared):
     told = compared([timed(1)], [[make.outcome("test_c8", "C8")]])
     assert [one["verdict"] for one in told["times"]] == ["missing"]
     assert told["gate"]["found"]["time"] == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e-300, 1e300])
+def test_a_time_that_cannot_be_is_not_read(seconds, compared):
+    """An idle rank's zero, or a number somebody made up: no ratio, no overflow."""
+    time = make.timing("step", 2)
+    time["samples_s"] = [[seconds] * len(samples) for samples in time["samples_s"]]
+    (one,) = compared([timed(1)], [[make.outcome("test_c8", "C8", times=[time])]])["times"]
+    assert (one["verdict"], one["factor"]) == ("not read", None)
+
+
+def test_a_slowdown_that_the_bounds_exclude_is_not_undecided(compared):
+    """Faster or the same: a gate need not fear it."""
+    told = compared([timed(1, repeats=40)], [timed(2, repeats=40, scale=0.951)])
+    (one,) = told["times"]
+    assert (one["verdict"], one["slower_excluded"]) == ("inconclusive", True)
+    assert told["gate"]["found"]["undecided"] == 0

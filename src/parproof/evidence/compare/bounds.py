@@ -5,6 +5,7 @@ A side is a list of runs, a run the list of its calls (per-call maximum over ran
 
 from __future__ import annotations
 
+import bisect
 import functools
 import math
 from collections.abc import Sequence
@@ -45,8 +46,9 @@ def alpha_of_each(attainables: Sequence[float], alpha: float) -> float:
     K counts the comparisons that could ever alarm at alpha / K: one with too few repeats costs the others nothing.
     Holds however the comparisons depend on each other. Source: Tarone 1990, on Bonferroni's inequality.
     """
-    for number in range(1, len(attainables) + 1):
-        if sum(least <= alpha / number for least in attainables) <= number:
+    ordered = sorted(attainables)
+    for number in range(1, len(ordered) + 1):
+        if bisect.bisect_right(ordered, alpha / number) <= number:
             return alpha / number
     return alpha
 

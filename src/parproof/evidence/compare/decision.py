@@ -101,6 +101,12 @@ def _not_shown(case: Case) -> Told:
     if not case.equality.varied:
         reason = "nothing differs between the sides: this shows their noise, and no candidate"
         yield "pending", reason, "change one factor, name it with --varies, and measure again"
+    if len(several := _run_factors(case)) > 1:
+        reason = f"{' and '.join(several[:2])} both differ: neither is known to have done it"
+        yield "pending", reason, "change exactly one of them, and measure again"
+    if unproven := sorted(_without_values(case)):
+        reason = f"correctness: no value claim of {unproven[0]} passed on both sides"
+        yield "pending", reason, "run the value claims of the experiment on both sides with the timings"
     if any(run.manifest["source"]["dirty"] for run in case.candidate):
         reason = "the candidate's sources have changes that no commit holds: it cannot be frozen"
         yield "pending", reason, "commit, and measure again"
@@ -121,13 +127,38 @@ def _unknown_hardware(case: Case) -> Iterator[str]:
         yield "topology.accelerator"
 
 
+def _run_factors(case: Case) -> list[str]:
+    """Factors of the runs that differ; a group such as `packages` may hold several."""
+    groups = ("packages.", "python.", "variables.")
+    return sorted({name for name, _, _ in case.equality.varied if name.startswith(groups)})
+
+
+def _without_values(case: Case) -> Iterator[str]:
+    """Experiments, by subject, with a timing but no value claim that passed on both sides."""
+    shown = {
+        _about(pair)
+        for pair in case.pairs
+        if "value" in pair.facts.tiers and worst(pair.baseline) == worst(pair.candidate) == "ok"
+    }
+    timed = {one.test for one in case.times.compared}
+    for pair in case.pairs:
+        if pair.name in timed and _about(pair) not in shown:
+            experiment, subject = _about(pair)
+            yield f"{experiment or 'no experiment'}, subject {subject or 'none'},"
+
+
+def _about(pair: Pair) -> tuple[str | None, str | None]:
+    facts = pair.facts
+    return facts.experiment, facts.subject[0] if facts.subject else None
+
+
 def _not_comparable_enough(case: Case) -> Told:
     """Too little was measured."""
     runs = min(len(case.baseline), len(case.candidate))
     if runs < MIN_RUNS:
         reason = f"{runs} run on a side: how much runs differ by themselves was not measured"
         yield "pending", reason, f"measure at least {MIN_RUNS} runs a side, better 5, and give them all"
-    open_ones = case.times.of("missing", "not read", "inconclusive")
+    open_ones = case.times.of("missing") + case.times.undecided
     if open_ones:
         first = open_ones[0]
         reason = f"{len(open_ones)} of {len(case.times.compared)} timings are open, first {first.test} {first.name}: {first.reason}"
@@ -148,11 +179,11 @@ def _of_times(case: Case) -> Told:
         reason = f"{_counted(slower)} slower and none is faster, first {_name(slower[0])}: {slower[0].reason}"
         yield "reject", reason, _KEEP
     if not faster and case.goal == "faster":
-        reason = f"no gain: every timing is within {case.threshold:.3g} of the baseline"
+        reason = f"no gain: no timing is shown to be faster by more than {case.threshold:.3g}"
         yield "reject", reason, "go on with the baseline; if equal times are the goal, say --goal no-slower"
     if unstable:
         yield "tune", f"the times are good, but {unstable[0]}", again
-    reason = f"{_counted(faster)} faster, the others are the same; correctness passed; level {case.level}"
+    reason = f"{_counted(faster)} faster, no other is slower; correctness passed; level {case.level}"
     yield "accept", reason, "freeze configuration and evidence, and gate with --fail-on regress from here on"
 
 

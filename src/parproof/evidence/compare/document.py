@@ -126,6 +126,7 @@ def _document(case: Case, asked: Options, num_ledgers: int) -> dict[str, Any]:
         "not_compared": [_difference(*told) for told in case.equality.not_compared],
         "covers": covered[0],
         "does_not_cover": covered[1],
+        "interleaved": _interleaved(case),
         "num_tests": {
             "both": len(both),
             "baseline_only": sum(not any(pair.candidate) for pair in case.pairs),
@@ -153,6 +154,15 @@ def _covered(several: bool, scattered: bool) -> tuple[str, str]:
     if several:
         return COVERS_RUNS, NOT_MACHINE
     return (COVERS_SCATTER, NOT_SHIFT) if scattered else (COVERS_REPEATS, NOT_RUNS)
+
+
+def _interleaved(case: Case) -> bool:
+    """Were the sides made in turn? If one came first as a whole, time itself is a second factor."""
+    first, second = case.baseline, case.candidate
+    return not any(
+        max(run.manifest["ended"] for run in early) < min(run.manifest["started"] for run in late)
+        for early, late in ((first, second), (second, first))
+    )
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Difference:
     record: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.name}: baseline {shown(self.baseline)}, candidate {shown(self.candidate)}"
+        text = f"{shown(self.name)}: baseline {shown(self.baseline)}, candidate {shown(self.candidate)}"
         if self.num_records:
             text += f" (in {self.num_records} records, first {shown(self.record)})"
         return text
@@ -163,7 +163,8 @@ def _text(value: Any) -> str:
 def _next_step(differences: Sequence[Difference], varies: Varies | None) -> str:
     names = [difference.name for difference in differences]
     if varies is None and len(names) == 1 and _may_vary(names[0]):
-        return f"if {names[0]} is what you compare, say --varies {names[0]}; else measure both with the same"
+        name = shown(names[0])
+        return f"if {name} is what you compare, say --varies {name}; else measure both with the same"
     if any(_may_vary(name) for name in names):
         return "change exactly one factor, name it with --varies, and measure again with all else equal"
     return "measure the baseline again with this workload on this machine: another one is another baseline"

@@ -30,8 +30,8 @@ def parse(words: Sequence[str]) -> tuple[str, ...]:
 def regressions(
     changes: Sequence[correctness.Change], sent: Sequence[traffic.Change], times: Times
 ) -> dict[str, int]:
-    """How many of each kind there are; undecided: timings and traffic that could not be judged."""
-    open_ones = len(times.of("inconclusive", "not read")) + sum(c.change == "undecided" for c in sent)
+    """How many of each kind there are; undecided: where one may hide."""
+    open_ones = len(times.undecided) + sum(c.change == "undecided" for c in sent)
     return {
         "correctness": sum(c.regression for c in changes if c.kind == "correctness"),
         "level": sum(c.regression for c in changes if c.kind == "level"),

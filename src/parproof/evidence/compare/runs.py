@@ -17,6 +17,8 @@ from parproof.evidence.audit.reading import parse, read_json, read_lines
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
 
 Told = Callable[[int, int], None]
+# Shorter than light takes over a chip's edge, longer than a working life: no measurement of a call.
+SHORTEST_S, LONGEST_S = 1e-12, 1e9
 
 
 @dataclass(frozen=True)
@@ -103,15 +105,19 @@ def read(directory: Path, kept: dict[str, str], progress: Told = lambda done, to
 def _facts(directory: Path, manifest: Mapping[str, Any], kept: dict[str, str]) -> Iterator[Facts]:
     """The bytes that are read are those that the manifest binds: somebody may write between audit and reading."""
     seen = hashlib.sha256()
-    rest = {name: value for name, value in manifest.items() if name != "digest"}
+    changed = Unusable(f"{directory} changed while it was read")
     for _, line in read_lines(directory / RECORDS):
         seen.update(line or b"")
-        yield _reduced(parse(line or b"null"), kept)
-    if (
-        canonical.digest(rest) != manifest["digest"]
-        or seen.hexdigest() != manifest["files"][RECORDS]["sha256"]
-    ):
-        raise Unusable(f"{directory} changed while it was read")
+        try:
+            facts = _reduced(parse(line or b""), kept)
+        except (ValueError, KeyError, TypeError) as error:
+            raise changed from error
+        yield facts
+    rest = {name: value for name, value in manifest.items() if name != "digest"}
+    bound = {name: manifest["files"][name]["sha256"] for name in (RECORDS, ENVIRONMENT)}
+    found = {RECORDS: seen.hexdigest(), ENVIRONMENT: canonical.file_digest(directory / ENVIRONMENT)}
+    if canonical.digest(rest) != manifest["digest"] or found != bound:
+        raise changed
 
 
 def _reduced(record: dict[str, Any], kept: dict[str, str]) -> Facts:
@@ -178,7 +184,7 @@ def _ledger(lines: list[dict[str, Any]]) -> dict[str, dict[str, list[int]]]:
 
 
 def _timings(record: dict[str, Any]) -> Iterator[Timing]:
-    """Two of one name in one record are told apart by a number. Times that are not above 0 are none: no calls."""
+    """Two of one name in one record are told apart by a number. Times that cannot be are none: no calls."""
     seen: dict[str, int] = {}
     for entry in record["time"]["measured"] or ():
         seen[entry["name"]] = seen.get(entry["name"], 0) + 1
@@ -187,7 +193,8 @@ def _timings(record: dict[str, Any]) -> Iterator[Timing]:
             calls = tuple(per_call_maximum(entry["samples_s"]))
         except UsageError:
             calls = ()
-        yield Timing(name, entry["warmup"], calls)
+        possible = all(SHORTEST_S <= call <= LONGEST_S for call in calls)
+        yield Timing(name, entry["warmup"], calls if possible else ())
 
 
 def _figures(record: dict[str, Any]) -> dict[str, float]:

@@ -127,9 +127,11 @@ def _end(document: Document, words: Callable[[object], str]) -> Iterator[str]:
             f"threshold {settings['threshold']:.3g}; all bounds hold together with {1 - settings['alpha']:.3g} on"
             f" either side; they cover {document['covers']}; they do not cover {document['does_not_cover']}"
         )
+    if document["times"] and not document["interleaved"]:
+        yield "one side was made before the other: what changed on the machine in between looks like the factor"
     undecided = document["gate"]["found"]["undecided"]
     if undecided:
-        yield f"{undecided} undecided: no gate sees a regression there; --fail-on undecided fails on them"
+        yield f"{undecided} undecided: a regression there is not seen; --fail-on undecided fails on them"
     shift = document["shift"]
     if shift is not None and abs(shift - 1) > settings["threshold"]:
         yield f"the median of all factors is {shift:.3g}: look at the machine before you look at the code"

@@ -36,6 +36,7 @@ class Comparison:
     interval   95 % bootstrap interval of this one timing, for reading
     tail       the candidate's P95 is worse than chance and threshold explain
     drift      sides whose calls grew slower or faster within a run
+    slower_excluded  the upper bound lies within the threshold: faster or the same, whichever
     """
 
     test: str
@@ -51,6 +52,7 @@ class Comparison:
     candidate: Summary | None = None
     tail: bool = False
     drift: tuple[str, ...] = ()
+    slower_excluded: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Times:
     def of(self, *verdicts: str) -> list[Comparison]:
         """Those with one of these verdicts."""
         return [one for one in self.compared if one.verdict in verdicts]
+
+    @property
+    def undecided(self) -> list[Comparison]:
+        """Those that may hide a slowdown."""
+        return [one for one in self.of("inconclusive", "not read") if not one.slower_excluded]
 
     @property
     def shift(self) -> float | None:
@@ -159,7 +166,7 @@ def _compare(found: _Sides, wrong: dict[tuple[str | None, str | None], str], rul
     if (why := _wrong(found.pair, wrong)) is not None:
         return Comparison(*told, "not read", f"correctness first: {why}")
     if not found.usable:
-        return Comparison(*told, "not read", "a time that is not above 0 is no measurement")
+        return Comparison(*told, "not read", "a time of 0, or one that no call can take, is no measurement")
     first, second = ([bounds.thinned(run) for run in side] for side in (found.baseline, found.candidate))
     factor = bounds.factor(first, second)
     reach = bounds.bounds(first, second, rule.alpha_each)
@@ -177,6 +184,7 @@ def _compare(found: _Sides, wrong: dict[tuple[str | None, str | None], str], rul
         _summary(found.candidate),
         bounds.tail_is_worse(first, second, rule.threshold, rule.alpha_each),
         tuple(_drift(found, rule)),
+        reach is not None and reach[1] <= 1 + rule.threshold,
     )
 
 
@@ -192,7 +200,8 @@ def _verdict(factor: float, reach: tuple[float, float] | None, threshold: float)
         return "faster", f"at most {high:.3g} times as long"
     if 1 / limit <= low and high <= limit:
         return "same", f"within {threshold:.3g} of the baseline"
-    return "inconclusive", f"between {low:.3g} and {high:.3g} times as long: across the threshold"
+    told = "faster or the same" if high <= limit else "across the threshold"
+    return "inconclusive", f"between {low:.3g} and {high:.3g} times as long: {told}"
 
 
 def _no_bounds(found: _Sides, alpha_each: float) -> str:
