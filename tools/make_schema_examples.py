@@ -17,11 +17,14 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from parproof.evidence.compare import Options, Varies, compare
+
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "schemas" / "examples"
 GOOD = ROOT / "fixtures" / "evidence" / "good"
 MERGED = ROOT / "fixtures" / "evidence" / "merged"
 SEAL = ROOT / "fixtures" / "evidence" / "seals" / "good.json"
+MADE_UP = ROOT / "tests" / "fixtures" / "comparison"
 ABSENT = object()
 
 # (schema, valid example it starts from, place, rule, value that breaks it)
@@ -60,6 +63,15 @@ BROKEN: list[tuple[str, str, str, str, Any]] = [
     ("record", "merged", "origin.digest", "missing", ABSENT),
     ("record", "merged", "attempt", "the-first-has-none", 1),
     ("registry", "project", "experiment.0.title", "missing", ABSENT),
+    ("comparison", "accepted", "baseline.0.digest", "missing", ABSENT),
+    ("comparison", "accepted", "candidate", "no-run", []),
+    ("comparison", "accepted", "decision.level", "accepted-on-cpu", "cpu_process_group"),
+    ("comparison", "accepted", "decision.next_action", "empty", ""),
+    ("comparison", "accepted", "settings.alpha", "certainty", 0),
+    ("comparison", "accepted", "times.0.bounds", "verdict-without-bounds", None),
+    ("comparison", "regressed", "times.0.verdict", "unknown-word", "regressed"),
+    ("comparison", "regressed", "gate.found.time", "missing", ABSENT),
+    ("comparison", "regressed", "not_shown", "nothing", []),
 ]
 
 
@@ -80,8 +92,18 @@ def valid() -> dict[str, dict[str, Any]]:
         "statement--seal": json.loads(base64.b64decode(envelope["payload"])),
         "manifest--complete": json.loads((GOOD / "manifest.json").read_text()),
         "environment--cpu": json.loads((GOOD / "environment.json").read_text()),
+        "comparison--accepted": comparison("baseline", "candidate"),
+        "comparison--regressed": comparison("candidate", "baseline"),
         "registry--project": tomllib.loads((ROOT / "src" / "parproof" / "registry.toml").read_text()),
     }
+
+
+def comparison(baseline: str, candidate: str) -> dict[str, Any]:
+    """Of made-up benchmarks, three runs a side, gated."""
+    sides = [sorted(MADE_UP.glob(f"{name}-*")) for name in (baseline, candidate)]
+    asked = Options(Varies("source"), fail_on=("correctness", "level", "traffic", "time"))
+    document: dict[str, Any] = json.loads(json.dumps(compare(*sides, asked)))
+    return document
 
 
 def invalid() -> dict[str, Any]:
