@@ -8,7 +8,7 @@ import pytest
 
 from parproof.cli import main
 from parproof.errors import UsageError
-from parproof.evidence import shards
+from parproof.evidence import canonical, shards
 from parproof.evidence.audit import audit
 from parproof.evidence.merge import merge
 
@@ -96,7 +96,7 @@ def test_two_machines_make_no_multi_host_record(copied, tmp_path, reseal):
         None,
     }
     differences = " ".join(manifest(tmp_path / "out")["merged"]["differences"])
-    assert "machine.hostname: node-a in aaaaaaaa, node-b in bbbbbbbb" in differences
+    assert "machine.hostname: node-a in aaaaaaaa; node-b in bbbbbbbb" in differences
     environment = json.loads((tmp_path / "out" / "environment.json").read_text())
     assert environment["machine"]["hostname"] == "node-a | node-b"
     reseal(tmp_path / "out", lambda p, found, m: found[1]["topology"].update(scope="multi_host"))
@@ -175,6 +175,19 @@ def merged_before(copied, reseal):
     return [copied[0], FIXTURES / "merged"], "this is merged evidence already"
 
 
+def other_bytes(copied, reseal):
+    """Lines of the same meaning and digest, which nobody could restore."""
+    path = copied[1] / "records.jsonl"
+    path.write_text(path.read_text().replace('{"communication"', '{ "communication"'))
+    told = manifest(copied[1])
+    entry = told["files"]["records.jsonl"]
+    entry |= {"sha256": canonical.file_digest(path), "bytes": path.stat().st_size}
+    del told["digest"]
+    text = canonical.dumps(told | {"digest": canonical.digest(told)}) + "\n"
+    (copied[1] / "manifest.json").write_text(text)
+    return copied, "line 1 is not in canonical form"
+
+
 def only_one(copied, reseal):
     """Nothing to merge."""
     return copied[:1], "expected two or more shards of one run"
@@ -193,6 +206,7 @@ def only_one(copied, reseal):
         level_typed_in,
         other_label,
         merged_before,
+        other_bytes,
         only_one,
     ],
     ids=lambda spoil: spoil.__name__,

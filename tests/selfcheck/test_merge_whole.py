@@ -12,7 +12,7 @@ from parproof.evidence.merge import merge
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(180)]
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "fixtures" / "evidence"
-OVERLAP = "ran at the same time on"
+OVERLAP = "at the same time on node-a: aaaaaaaa, bbbbbbbb;"
 
 CASES = """
 import json, os, pathlib, pytest
@@ -60,7 +60,7 @@ def test_real_shards_and_a_retry_make_one_run(pytester, monkeypatch):
     for name, selection in selections.items():
         if name == "c":
             monkeypatch.setenv("RETRY", "1")
-        pytester.runpytest_subprocess("-k", selection, "--evidence", name)
+        pytester.runpytest_subprocess("-k", selection, "--evidence", name, "--junitxml", f"{name}.xml")
     out = pytester.path / "out"
     assert merge([pytester.path / name for name in selections], out).findings == []
     told = manifest(out)
@@ -69,8 +69,11 @@ def test_real_shards_and_a_retry_make_one_run(pytester, monkeypatch):
     assert (len(told["collected"]), told["num_deselected"]) == (4, 1)
     assert len(list((out / "artefacts").iterdir())) == 2
     # One after the other on this machine: no disturbance to tell of.
-    assert not [text for text in told["merged"]["differences"] if OVERLAP in text]
-    assert audit(out).findings == []
+    assert not [text for text in told["merged"]["differences"] if "at the same time" in text]
+    junit = [pytester.path / f"{name}.xml" for name in selections]
+    assert audit(out, junit).findings == []
+    # Without the shard in which it failed, JUnit says that the flaky test passed.
+    assert {f.rule for f in audit(out, junit[::2]).findings} == {"junit-agrees"}
 
 
 @pytest.mark.parametrize(("host", "told"), [("node-a", True), ("node-b", False)])
@@ -85,7 +88,7 @@ def test_shards_of_one_machine_at_one_time_are_said_to_disturb_each_other(host, 
     assert merge([tmp_path / "one", tmp_path / "two"], tmp_path / "out").findings == []
     found = manifest(tmp_path / "out")["merged"]["differences"]
     assert any(OVERLAP in text for text in found) == told
-    assert "6 tests of a shard are also in an earlier one" in " ".join(found)
+    assert "attempts beside the first, of which the worst counts: 6" in found
     assert manifest(tmp_path / "out")["counts"] == {"ok": 4, "failed": 1, "blocked": 0, "skipped": 1}
 
 

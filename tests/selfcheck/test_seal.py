@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parproof.cli import main
+from parproof.errors import UsageError
 from parproof.evidence.audit import audit
 from parproof.evidence.audit.sealed import SEAL_RULES, Asked
+from parproof.evidence.new_file import write_new
 from parproof.evidence.seal import dsse
 from parproof.evidence.seal.public_keys import read_public_keys
 
@@ -91,6 +93,7 @@ def test_sealing_and_verifying_need_no_further_word(evidence, signing_key, capsy
     assert main(["audit", str(evidence), "--verify", str(KEYS)]) == 0
     assert "seal signed by auditor@example.org SHA256:" in capsys.readouterr().out
     assert evidence.with_name("evidence.seal.json").read_bytes() == (SEALS / "good.json").read_bytes()
+    assert sorted(p.name for p in evidence.parent.iterdir()) == ["evidence", "evidence.seal.json", "key.pem"]
 
 
 def test_skipped_tests_and_known_defects_are_not_among_the_passed():
@@ -152,6 +155,22 @@ def test_nothing_is_overwritten_and_nothing_written_into_the_evidence(name, evid
     assert (evidence.parent / "taken").read_text() == "mine"
     assert sorted(p.name for p in evidence.parent.iterdir()) == ["evidence", "key.pem", "taken"]
     assert audit(evidence).findings == []
+
+
+def test_a_name_that_is_taken_costs_no_audit_and_no_passphrase(evidence, signing_key, monkeypatch):
+    """It is refused first."""
+    evidence.with_name("evidence.seal.json").write_text("mine")
+    monkeypatch.setattr("parproof.evidence.seal.sealing.audit", None)
+    monkeypatch.setattr("parproof.evidence.seal.sealing.read_private_key", None)
+    assert main(["seal", str(evidence), "--key", str(signing_key)]) == 2
+
+
+def test_a_file_that_comes_while_sealing_is_not_replaced(tmp_path, monkeypatch):
+    """Whoever was quicker keeps the name, and nothing else is left."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: (tmp_path / "seal").write_text("theirs"))
+    with pytest.raises(UsageError, match="exists"):
+        write_new(tmp_path / "seal", b"ours", option="--output")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("seal", "theirs")]
 
 
 def altered(**changes):

@@ -74,7 +74,15 @@ COMMAND = Command(
     "derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable",
     (
         (("directory",), {"type": Path, "nargs": "?"}),
-        (("--junit",), {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"}),
+        (
+            ("--junit",),
+            {
+                "type": Path,
+                "action": "append",
+                "metavar": "FILE",
+                "help": "compare with JUnit of the same run; of merged evidence once for each shard",
+            },
+        ),
         (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
         (
             ("--verify",),

@@ -153,27 +153,34 @@ def differences(shards: Sequence[Shard]) -> Iterator[str]:
     packages = sorted({f"packages.{name}" for shard in shards for name in shard.environment["packages"]})
     variables = sorted({f"variables.{name}" for shard in shards for name in shard.environment["variables"]})
     for path in (*_FACTS, *packages, *variables):
-        values = [shard.fact(path) for shard in shards]
-        if any(value != values[0] for value in values):
-            told = ", ".join(f"{value} in {shard.name}" for shard, value in zip(shards, values, strict=True))
-            yield f"{path}: {told}"
-    hosts = {shard.fact("machine.hostname") for shard in shards}
+        by_value: dict[str, list[str]] = {}
+        for shard in shards:
+            by_value.setdefault(str(shard.fact(path)), []).append(shard.name)
+        if len(by_value) > 1:
+            yield f"{path}: " + "; ".join(
+                f"{value} in {', '.join(names)}" for value, names in by_value.items()
+            )
+    hosts = list(dict.fromkeys(shard.fact("machine.hostname") for shard in shards))
     if len(hosts) > 1:
         yield f"{len(hosts)} machines: a record spans machines only where its own scope says so"
-    for left, right in combinations(shards, 2):
-        if _overlap(left, right):
-            yield f"{left.name} and {right.name} ran at the same time on {left.fact('machine.hostname')}: times may be disturbed"
-    twice = sum(len(shard.manifest["collected"]) for shard in shards)
-    if again := twice - len(_union([shard.manifest for shard in shards], "collected")):
-        yield f"{again} tests of a shard are also in an earlier one: attempts, of which the worst counts"
+    for host in hosts:
+        there = [shard for shard in shards if shard.fact("machine.hostname") == host]
+        if together := [shard.name for shard in there if _overlaps(shard, there)]:
+            yield f"at the same time on {host}: {', '.join(together)}; their times may be disturbed"
+    again = sum(len(shard.manifest["collected"]) for shard in shards)
+    again -= len(_union([shard.manifest for shard in shards], "collected"))
+    if again:
+        yield f"attempts beside the first, of which the worst counts: {again}"
 
 
-def _overlap(left: Shard, right: Shard) -> bool:
-    """Both ran on one machine at one time. Times are UTC in one form, so their order is that of the texts."""
-    here, there = left.manifest, right.manifest
-    if left.fact("machine.hostname") != right.fact("machine.hostname"):
-        return False
-    return bool(here["started"] < there["ended"] and there["started"] < here["ended"])
+def _overlaps(shard: Shard, others: Sequence[Shard]) -> bool:
+    """Did another run at the same time? Times are UTC in one form, so their order is that of the texts."""
+    here = shard.manifest
+    return any(
+        here["started"] < other.manifest["ended"] and other.manifest["started"] < here["ended"]
+        for other in others
+        if other is not shard
+    )
 
 
 def common_environment(shards: Sequence[Shard]) -> dict[str, Any]:

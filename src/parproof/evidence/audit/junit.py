@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from parproof.evidence.attempts import SEVERITY
@@ -44,9 +44,22 @@ def read_junit(path: Path) -> Told:
         status = properties.get("parproof.status") or _status(case)
         node = properties.get("parproof.node")
         name = name_in_junit(node) if node else f"{case.get('classname')}::{case.get('name')}"
-        if name not in found or _severity(status) < _severity(found[name][0]):
-            found[name] = status, properties.get("parproof.level", "none")
+        _keep_worse(found, name, (status, properties.get("parproof.level", "none")))
     return found
+
+
+def read_all(paths: Sequence[Path]) -> Told:
+    """Of several files, one a shard: a test that is in more than one is told by its worst. Errors: Unusable."""
+    found: Told = {}
+    for path in paths:
+        for name, told in read_junit(path).items():
+            _keep_worse(found, name, told)
+    return found
+
+
+def _keep_worse(found: Told, name: str, told: tuple[str, str]) -> None:
+    if name not in found or _severity(told[0]) < _severity(found[name][0]):
+        found[name] = told
 
 
 def _severity(status: str) -> int:

@@ -94,6 +94,7 @@ class Merged:
         self._environment: Any = None
         self._order = [entry["run_id"] for entry in manifest.get("merged", {"shards": ()})["shards"]]
         self._reached = 0
+        self._unknown: set[str] = set()
         if "merged" in manifest:
             self._environment = read_json(directory, ENVIRONMENT)
             for entry in manifest["merged"]["shards"]:
@@ -128,7 +129,12 @@ class Merged:
             if origin is not None:
                 yield Finding(ORIGINS, name, f"a record of {origin['run_id'][:8]}", "a manifest of no merge")
         elif origin is None or origin["run_id"] not in self._restored:
-            yield Finding(ORIGINS, name, "part of this merge", "a record of no shard that is there")
+            unknown = origin["run_id"] if origin else "none"
+            if unknown not in self._unknown:
+                self._unknown.add(unknown)
+                yield Finding(
+                    ORIGINS, name, "part of this merge", f"the first of shard {unknown[:8]}, not here"
+                )
         else:
             place = self._order.index(origin["run_id"])
             if place < self._reached:

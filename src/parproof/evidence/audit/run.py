@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,14 @@ class AuditResult:
 
 def audit(
     directory: Path,
-    junit_path: Path | None = None,
+    junit_path: Path | Sequence[Path] | None = None,
     digest: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     seal: sealed.Asked | None = None,
 ) -> AuditResult:
     """Audit an evidence directory. Errors: Unusable when there is nothing to audit.
 
+    junit_path of the run, or of each shard of merged evidence
     digest     what pytest printed at the end of the run: tells whether this is the same evidence
     progress   told (records read, records announced) now and then
     seal       a seal to verify, and with which keys
@@ -69,8 +70,9 @@ def audit(
     _records(directory, manifest, result, progress)
     result.counts = {status: number for status, number in result.tally.counts.items() if number}
     result.levels = dict(Counter(ending.level for ending in result.tally.worst.values()))
-    if junit_path is not None:
-        result.findings += junit.compare(_as_in_junit(result.tally), junit.read_junit(junit_path))
+    if junit_path:
+        paths = [junit_path] if isinstance(junit_path, Path) else junit_path
+        result.findings += junit.compare(_as_in_junit(result.tally), junit.read_all(paths))
     if seal is not None:
         result.findings += sealed.check_seal(seal, directory, manifest, result.tally, result.signers)
     return result

@@ -10,7 +10,7 @@ from parproof.errors import UsageError
 from parproof.evidence import canonical
 from parproof.evidence.audit import Finding, audit
 from parproof.evidence.audit.reading import read_json
-from parproof.evidence.new_file import write_new
+from parproof.evidence.new_file import refuse_taken, write_new
 from parproof.evidence.seal import dsse
 from parproof.evidence.seal.private_keys import read_private_key
 from parproof.evidence.seal.public_keys import keyid_of
@@ -55,6 +55,7 @@ def seal(
             expected="a place beside it",
             where="--output",
         )
+    refuse_taken(target, option="--output")
     signers = [read_private_key(path, passphrase) for path in keys]
     result = audit(directory, progress=progress)
     if result.findings:
