@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parproof import registry
-from parproof.evidence.audit import audit
-from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
-from parproof.evidence.store import RECORDS
 
 _HEADINGS = {
     "en": ("experiment", "page", "contrast", "metrics", "claims", "state"),
@@ -22,8 +20,8 @@ _HEADINGS = {
 def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any]]:
     """One row an experiment. Evidence that does not pass its audit raises nothing but counts for nothing."""
     tested = _tested(checkout)
-    seen = _seen(evidence) if evidence is not None else {}
     sound = evidence is not None and not audit(evidence).findings
+    seen = _seen(evidence) if evidence is not None else {}
     rows = []
     for experiment in registry.load().experiments:
         implemented = experiment.id in tested if checkout else bool(experiment.claims)
@@ -77,9 +75,8 @@ def _tested(checkout: Path | None) -> set[str]:
 
 def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
     found: dict[str, Counter[tuple[str, str | None]]] = {}
-    for _, line in read_lines(evidence / RECORDS):
-        record = parse(line) if line else None
-        if record and record["identity"]["semantic_id"]:
+    for record in records(evidence):
+        if record["identity"]["semantic_id"]:
             end = record["conclusion"]
             counts = found.setdefault(record["identity"]["semantic_id"], Counter())
             counts[end["status"], end["evidence_level"]] += 1

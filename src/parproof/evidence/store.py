@@ -41,6 +41,8 @@ class EvidenceStore:
         self._counts: Counter[str] = Counter()
         self._num_records = 0
         self._started = now()
+        self._source: dict[str, Any] = {}
+        self._environment = ""
         self.digest = ""
 
     @property
@@ -67,7 +69,11 @@ class EvidenceStore:
         try:
             self.directory.parent.mkdir(parents=True, exist_ok=True)
             self._sweep()
+            # Before anything of ours is in the tree, and before a test can change either.
+            self._source = environment.source_tree(self._root)
             self._partial.mkdir()
+            _write(self._partial / ENVIRONMENT, environment.describe())
+            self._environment = canonical.file_digest(self._partial / ENVIRONMENT)
             self._file = (self._partial / RECORDS).open("w", encoding="utf-8")
         except OSError as error:
             self.discard()
@@ -80,6 +86,8 @@ class EvidenceStore:
         assert self._file is not None
         placed = record | {"run_id": self._run_id, "sequence": self._num_records, "previous": self._previous}
         placed["identity"] = placed["identity"] | {"run_label": self._label}
+        made_from = {"source": self._source["fingerprint"], "environment": self._environment}
+        placed["provenance"] = placed["provenance"] | made_from | {"written": now()}
         line = canonical.dumps(placed)
         self._file.write(line + "\n")
         self._previous = canonical.digest(placed)
@@ -99,7 +107,6 @@ class EvidenceStore:
         """Write the manifest over everything and give the directory its name. Errors: OSError; nothing is left then."""
         assert self._file is not None
         self._sync_and_close()
-        _write(self._partial / ENVIRONMENT, environment.describe())
         files = sorted(p for p in self._partial.rglob("*") if p.is_file())
         for path in files:
             _sync(path)
@@ -118,7 +125,7 @@ class EvidenceStore:
             "num_records": self._num_records,
             "last_record": self._previous,
             "counts": {status: self._counts[status] for status in ("ok", "failed", "blocked", "skipped")},
-            "source": environment.source_tree(self._root),
+            "source": self._source,
             "files": {
                 p.relative_to(self._partial).as_posix(): {
                     "sha256": canonical.file_digest(p),
