@@ -28,7 +28,7 @@ from evidence_directory import (
 from parproof.evidence import traces
 from parproof.evidence.level import compute_level, compute_scope
 from parproof.evidence.reasons import why_null
-from parproof.evidence.record import Outcome, build, largest_run, not_shown
+from parproof.evidence.record import Outcome, build, largest_run, not_shown, page_of
 
 Deed = Callable[[Directory], Any]
 
@@ -82,6 +82,7 @@ def made_to_fit(record: dict[str, Any]) -> None:
     run = (seen["runs"] or [None])[-1]
     if run:
         record["communication"] |= {k: run[k] for k in ("backend", "launcher")}
+    record["identity"]["page"] = page_of(record["identity"]["semantic_id"])
     limits = not_shown(record["identity"]["semantic_id"], level, scope)
     record["conclusion"] |= {"evidence_level": level, "level_reason": why, "not_shown": limits}
     record["not_collected"] = why_null(record)
@@ -583,13 +584,12 @@ put(
 )
 put("words-supported--smoke", "smoke", "measurements/tokens_per_s", 5100.0, "throughput from a smoke run")
 put("words-supported--gpu", "value", "measurements/gpu_memory_bytes", 1 << 30, "GPU memory from ranks on CPU")
-put(
-    "words-supported--strategy",
-    "benchmark",
-    "identity/strategy",
-    "multi-node zero2",
-    "several nodes in a name, one host seen",
-)
+
+
+@lie("words-supported--strategy", "project", told="several nodes in a name, one host seen")
+def _named(directory: Directory) -> None:
+    named = "multi-node zero2"
+    directory.records[0]["identity"] |= {"strategy": named, "workload": {"strategy": named}}
 
 
 @lie("words-supported--label", "benchmark", told="a run of one host is labelled cross-node")

@@ -16,6 +16,7 @@ from parproof.ledger.rows import Row
 SCHEMA = "parproof-record/v1"
 STATUSES = ("ok", "failed", "blocked", "skipped")
 DECISIONS = ("accept", "tune", "reject", "pending")
+PENDING = "a decision needs a comparison of two runs; one record is none"
 
 
 FIGURES = {
@@ -141,7 +142,7 @@ def _identity(outcome: Outcome) -> dict[str, Any]:
         "claims": list(outcome.claims),
         "tiers": sorted({claim.tier for claim in found if claim}),
         "page": page_of(outcome.experiment),
-        "strategy": _strategy(outcome),
+        "strategy": strategy_of(outcome.workload, outcome.parameters),
         "lane": outcome.lane,
         "subject": dict(outcome.subject) if outcome.subject else None,
         "parameters": dict(outcome.parameters),
@@ -156,8 +157,9 @@ def page_of(experiment: str | None) -> str | None:
     return ", ".join(f"{page} ({revision})" for page, revision in known.aliases) if known else None
 
 
-def _strategy(outcome: Outcome) -> str | None:
-    for told in (outcome.workload, outcome.parameters):
+def strategy_of(workload: Mapping[str, Any], parameters: Mapping[str, Any]) -> str | None:
+    """The strategy that a workload names, else the test's parameters."""
+    for told in (workload, parameters):
         if isinstance(told.get("strategy"), str):
             return str(told["strategy"])
     return None
@@ -240,7 +242,7 @@ def _conclusion(outcome: Outcome, level: str | None, why: str, scope: str | None
         "evidence_level": level,
         "level_reason": why,
         "decision": "pending",
-        "decision_reason": "a decision needs a comparison of two runs; one record is none",
+        "decision_reason": PENDING,
         "not_shown": not_shown(outcome.experiment, level, scope),
     }
 

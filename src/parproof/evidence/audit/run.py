@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parproof.evidence.audit import files, junit, overclaim_rules, record_rules
+from parproof.evidence.audit import files, junit, overclaim_rules, record_rules, timing_rules, traffic_rules
 from parproof.evidence.audit.findings import Finding, RecordRule, RunRule, Unusable, declare
 from parproof.evidence.audit.findings import record_rules as registered
 from parproof.evidence.audit.opening import check_directory
@@ -25,8 +25,8 @@ MAX_FINDINGS = 1000
 """Of one rule. The rest is counted: whoever has a thousand does not read on."""
 MAX_BAD_LINES = 1000
 BRIEF_FROM_BYTES = 1 << 18
-assert record_rules is not None  # imported for its rules, as is the next
-assert overclaim_rules is not None
+# Imported for their rules.
+assert all((overclaim_rules, record_rules, timing_rules, traffic_rules))
 
 
 @dataclass
