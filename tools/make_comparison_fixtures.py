@@ -1,4 +1,4 @@
-"""Writes tests/fixtures/comparison: three runs a side of a benchmark that never took place, for tests of `compare`.
+"""Writes fixtures/comparison: three runs a side of a benchmark that never took place, for tests of `compare`.
 
     python tools/make_comparison_fixtures.py          # rewrite them all
     python tools/make_comparison_fixtures.py --check  # fail if what is committed differs
@@ -10,12 +10,15 @@ Tests load this file for `outcome`, `timing` and `write`.
 from __future__ import annotations
 
 import argparse
+import datetime
 import filecmp
+import itertools
 import random
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,12 +28,12 @@ from parproof.evidence.record import Outcome, build
 from parproof.ledger.rows import Row
 
 ROOT = Path(__file__).resolve().parents[1]
-FIXTURES = ROOT / "tests" / "fixtures" / "comparison"
+FIXTURES = ROOT / "fixtures" / "comparison"
 LABEL = "made for tests: no GPU took part"
 ACCELERATOR = "made-up accelerator (for tests)"
 MODULE = "tests/mechanisms/test_nccl_collective.py"
 EXPERIMENT = "PAR-NCCL-COLLECTIVE"
-CLOCK = "2026-01-02T03:04:05.000000+00:00"
+CLOCK = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 NUM_REPEATS, RUNS_A_SIDE = 12, 3
 
 
@@ -111,18 +114,22 @@ def write(
     """A sealed directory. run_id: any word, by default the path's; factors: «packages.torch» → value, over the defaults."""
     described = _environment(factors or {})
     digits = run_id or path.name
+    seconds = itertools.count()  # each look at the clock is a second after the last: start, every record, end
     tree = {"commit": source * 40, "dirty": dirty, "fingerprint": source * 64}
     with (
         mock.patch.object(
             store.secrets, "token_hex", return_value=digits.encode().hex()[-32:].rjust(32, "0")
         ),
-        mock.patch.object(store, "now", return_value=CLOCK),
+        mock.patch.object(store, "now", side_effect=lambda: _at(next(seconds))),
         mock.patch.object(environment, "describe", return_value=described),
         mock.patch.object(environment, "source_tree", return_value=tree),
     ):
         sink = store.EvidenceStore(path, root=ROOT, command=["pytest", "--evidence", "evidence"], label=LABEL)
         sink.open()
-        written = [sink.add(_with_accelerator(build(one), accelerator)) for one in outcomes]
+        written = [
+            sink.add(_with_accelerator(build(_timed(one, number)), accelerator))
+            for number, one in enumerate(outcomes)
+        ]
         bad = [
             r["conclusion"]["status"] in ("failed", "blocked")
             and not r["conclusion"]["expected_nonconformance"]
@@ -137,6 +144,16 @@ def write(
             complete=True,
         )
     return path
+
+
+def _at(second: float) -> str:
+    """On the made-up clock."""
+    return (CLOCK + datetime.timedelta(seconds=second)).isoformat(timespec="microseconds")
+
+
+def _timed(one: Outcome, number: int) -> Outcome:
+    """Between the record before it and its own."""
+    return replace(one, started=_at(number + 0.2), ended=_at(number + 0.8))
 
 
 def _with_accelerator(record: dict[str, Any], accelerator: str | None) -> dict[str, Any]:

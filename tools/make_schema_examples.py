@@ -24,7 +24,7 @@ EXAMPLES = ROOT / "schemas" / "examples"
 GOOD = ROOT / "fixtures" / "evidence" / "good"
 MERGED = ROOT / "fixtures" / "evidence" / "merged"
 SEAL = ROOT / "fixtures" / "evidence" / "seals" / "good.json"
-MADE_UP = ROOT / "tests" / "fixtures" / "comparison"
+MADE_UP = ROOT / "fixtures" / "comparison"
 ABSENT = object()
 
 # (schema, valid example it starts from, place, rule, value that breaks it)
@@ -43,6 +43,10 @@ BROKEN: list[tuple[str, str, str, str, Any]] = [
     ("record", "timed", "time.test_s", "negative", -0.5),
     ("record", "timed", "time.test_s", "text-for-a-number", "0.5"),
     ("record", "passed", "observation.runs.0.ranks.0.pid", "missing", ABSENT),
+    ("record", "passed", "provenance", "missing", ABSENT),
+    ("record", "passed", "provenance.source", "not-a-digest", "main"),
+    ("record", "passed", "provenance.worker", "empty", ""),
+    ("record", "timed", "time.started", "not-utc", "2026-11-29T12:00:00.000000+08:00"),
     ("manifest", "complete", "started", "not-utc", "2026-11-29T12:00:00.000000+08:00"),
     ("manifest", "complete", "complete", "text-for-a-boolean", "yes"),
     ("manifest", "complete", "num_records", "negative", -1),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from evidence_directory import Directory
 
 from parproof.evidence import canonical
+from parproof.evidence import merge as merging
 from parproof.evidence.merge import merge
 
 Records = list[dict[str, Any]]
@@ -16,39 +20,45 @@ Change = Callable[[Path, Records, dict[str, Any]], None]
 SHARDS = {"first": "a" * 32, "retry": "b" * 32}
 
 
-def write_shards(target: Path, make: Callable[[], Any]) -> None:
+def write_shards(target: Path, torch: str = "") -> list[Path]:
     """A run in which a test failed, and a later one on another machine of what had failed, which then passed.
 
-    make   gives a good directory in memory, as make_evidence_fixtures has it
+    torch   of the retry, if it is another one
     """
-    first, retry = make(), make()
-    flaky = copy.deepcopy(first.records[0])
+    first = Directory(run_id=SHARDS["first"])
+    retry = Directory(("value",), machine="node-b", run_id=SHARDS["retry"], after_s=60)
     end = first.records[0]["conclusion"]
     end |= {"status": "failed", "correctness": "fail"}
     end["failure"] = {"type": "AssertionError", "message": "rank 1 of 2: differs", "phase": "call", "rank": 1}
     del first.records[0]["not_collected"]["conclusion.failure"]
     first.manifest |= {"exit_status": 1}
-    retry.records = [flaky]
-    retry.environment["machine"]["hostname"] = "node-b"
-    retry.manifest |= {
-        "collected": [flaky["identity"]["nodeid"]],
-        "num_deselected": len(first.records) - 1,
-        "started": "2026-01-02T03:05:00.000000+00:00",
-        "ended": "2026-01-02T03:05:01.000000+00:00",
-    }
+    retry.manifest |= {"num_deselected": len(first.records) - 1}
+    if torch:
+        retry.environment["packages"]["torch"] = torch
     for name, directory in (("first", first), ("retry", retry)):
-        directory.run_id = directory.manifest["run_id"] = SHARDS[name]
         directory.write(target / name)
+    return [target / name for name in SHARDS]
 
 
-def write_all(target: Path, make: Callable[[], Any]) -> None:
+def write_all(target: Path) -> None:
     """shards/, merged/, and a directory for every rule about merging below bad/."""
-    write_shards(target / "shards", make)
-    shards = [target / "shards" / name for name in SHARDS]
+    shards = write_shards(target / "shards")
     merge(shards, target / "merged")
     for rule, change in LIES.items():
         merge(shards, target / "bad" / rule)
         reseal(target / "bad" / rule, change)
+    with tempfile.TemporaryDirectory() as folder:
+        merge_blindly(write_shards(Path(folder), "2.14.0+cpu"), target / "bad" / "merge-compatible")
+
+
+def merge_blindly(shards: Sequence[Path], output: Path) -> None:
+    """As somebody would who had taken the check out of the tool."""
+    whole = {*merging.OF_THE_WHOLE, "merge-compatible"}
+    with (
+        mock.patch.object(merging, "_check", return_value=None),
+        mock.patch.object(merging, "OF_THE_WHOLE", whole),
+    ):
+        merge(shards, output)
 
 
 def reseal(path: Path, change: Change) -> None:
@@ -57,8 +67,12 @@ def reseal(path: Path, change: Change) -> None:
     records = [json.loads(line) for line in (path / "records.jsonl").read_text().splitlines()]
     change(path, records, manifest)
     previous = canonical.GENESIS
+    made_from = {"source": manifest["source"]["fingerprint"]}
+    made_from["environment"] = canonical.file_digest(path / "environment.json")
     for number, record in enumerate(records):
         record |= {"sequence": number, "previous": previous}
+        if "merged" not in manifest:
+            record["provenance"] |= made_from
         previous = canonical.digest(record)
     (path / "records.jsonl").write_text("".join(canonical.dumps(record) + "\n" for record in records))
     manifest |= {"num_records": len(records), "last_record": previous}
@@ -75,39 +89,12 @@ def left_out(path: Path, records: Records, manifest: dict[str, Any]) -> None:
     manifest |= {"counts": {"ok": 4, "failed": 1, "blocked": 0, "skipped": 1}, "exit_status": 0}
 
 
-def another_torch(path: Path, records: Records, manifest: dict[str, Any]) -> None:
-    """The retry was made with another torch; everything that follows is made to fit."""
-    from parproof.evidence import shards
-
-    found = []
-    for entry in manifest["merged"]["shards"]:
-        folder = path / "shards" / entry["run_id"]
-        told, environment = (
-            json.loads((folder / f"{n}.json").read_text()) for n in ("manifest", "environment")
-        )
-        if entry["run_id"] == SHARDS["retry"]:
-            environment["packages"]["torch"] = "2.14.0+cpu"
-            (folder / "environment.json").write_text(canonical.dumps(environment) + "\n")
-            kept = told["files"]["environment.json"]
-            size = (folder / "environment.json").stat().st_size
-            kept |= {"sha256": canonical.file_digest(folder / "environment.json"), "bytes": size}
-            del told["digest"]
-            told["digest"] = canonical.digest(told)
-            (folder / "manifest.json").write_text(canonical.dumps(told) + "\n")
-        found.append(shards.Shard(told, environment))
-    manifest |= shards.head(found) | {"run_id": shards.run_id(found)}
-    for record in records:
-        record["run_id"] = manifest["run_id"]
-    (path / "environment.json").write_text(canonical.dumps(shards.common_environment(found)) + "\n")
-
-
 def one_machine(path: Path, records: Records, manifest: dict[str, Any]) -> None:
     """Nobody has to know that the retry ran elsewhere."""
     manifest["merged"]["differences"] = []
 
 
 LIES: dict[str, Change] = {
-    "merge-compatible": another_torch,
     "merge-follows": one_machine,
     "origins-kept": left_out,
 }

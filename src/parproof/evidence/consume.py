@@ -8,10 +8,8 @@ from typing import Any
 
 from parproof import registry
 from parproof.errors import UsageError
-from parproof.evidence.audit import audit
-from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
-from parproof.evidence.store import RECORDS
 
 # Which risk of a plan the records of a role can answer.
 ANSWERS = {
@@ -49,8 +47,7 @@ def consume(directory: Path, consumer: str, *, min_level: str = "real_benchmark"
     if findings:
         raise UsageError(f"the evidence does not pass its audit: {findings[0]}", where=str(directory))
     by_producer: dict[str, list[dict[str, Any]]] = {}
-    for _, line in read_lines(directory / RECORDS):
-        record = parse(line or b"null")
+    for record in records(directory):
         by_producer.setdefault(record["identity"]["semantic_id"], []).append(record)
     judged = [
         _judge(edge.producer, edge.role, by_producer.get(edge.producer, []), min_level) for edge in edges
@@ -63,11 +60,11 @@ def answered_risks(consumed: list[Consumption]) -> frozenset[str]:
     return frozenset(ANSWERS[edge.role] for edge in consumed if edge.usable and edge.role in ANSWERS)
 
 
-def _judge(producer: str, role: str, records: list[dict[str, Any]], min_level: str) -> Consumption:
+def _judge(producer: str, role: str, produced: list[dict[str, Any]], min_level: str) -> Consumption:
     def refused(reason: str) -> Consumption:
         return Consumption(producer, role, False, reason)
 
-    ran = [record for record in records if record["conclusion"]["status"] != "skipped"]
+    ran = [record for record in produced if record["conclusion"]["status"] != "skipped"]
     if not ran:
         return refused("no record that ran")
     wrong = [

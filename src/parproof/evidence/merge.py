@@ -54,13 +54,14 @@ def merge(
         label=_label(ordered, label),
         run_id=shards.run_id(ordered),
         option="--output",
+        made_from=(dict(ordered[0].manifest["source"]), shards.common_environment(ordered)),
     )
     store.open()
     try:
         for shard in ordered:
             _copy(by_run[shard.run_id], store)
         head = shards.head(ordered) | {"exit_status": int(bool(store.tally.unexpected))}
-        store.bind(head, shards.common_environment(ordered))
+        store.bind(head)
         result = audit(store.partial, progress=told)
         wrong = [finding for finding in result.findings if finding.rule not in OF_THE_WHOLE]
         if wrong:

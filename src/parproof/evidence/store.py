@@ -30,7 +30,8 @@ def now() -> str:
 class EvidenceStore:
     """One run's evidence. `open` first, `add` for each record in order, then `seal` or `discard`.
 
-    option   where the directory was named, for errors
+    option      where the directory was named, for errors
+    made_from   source and environment of records that were made elsewhere; else those of here and now
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class EvidenceStore:
         label: str,
         run_id: str = "",
         option: str = "--evidence",
+        made_from: tuple[dict[str, Any], dict[str, Any]] | None = None,
     ) -> None:
         self.directory = directory.resolve()
         self._option = option
@@ -56,6 +58,8 @@ class EvidenceStore:
         self.tally = Tally()
         self._num_records = 0
         self._started = now()
+        self._source, self._described = made_from or ({}, {})
+        self._environment = ""
         self.digest = ""
 
     @property
@@ -82,7 +86,11 @@ class EvidenceStore:
         try:
             self.directory.parent.mkdir(parents=True, exist_ok=True)
             self._sweep()
+            # Before anything of ours is in the tree, and before a test can change either.
+            self._source = self._source or environment.source_tree(self._root)
             self.partial.mkdir()
+            _write(self.partial / ENVIRONMENT, self._described or environment.describe())
+            self._environment = canonical.file_digest(self.partial / ENVIRONMENT)
             self._file = (self.partial / RECORDS).open("w", encoding="utf-8")
         except OSError as error:
             self.discard()
@@ -98,6 +106,9 @@ class EvidenceStore:
         nodeid = placed["identity"]["nodeid"]
         self._attempts[nodeid] += 1
         placed |= numbered(self._attempts[nodeid])
+        if "origin" not in placed:  # else it was made elsewhere, and says so
+            made_from = {"source": self._source["fingerprint"], "environment": self._environment}
+            placed["provenance"] = placed["provenance"] | made_from | {"written": now()}
         line = canonical.dumps(placed)
         self._file.write(line + "\n")
         self._previous = canonical.digest(placed)
@@ -125,16 +136,14 @@ class EvidenceStore:
             "collected": list(dict.fromkeys(collected)),
             "collection_errors": collection_errors,
             "num_deselected": num_deselected,
-            "source": environment.source_tree(self._root),
         }
-        self.bind(head, environment.describe())
+        self.bind(head)
         self.publish()
 
-    def bind(self, head: dict[str, Any], described: dict[str, Any]) -> None:
-        """Write the environment, and the manifest: its head, and what follows from records and files."""
+    def bind(self, head: dict[str, Any]) -> None:
+        """Write the manifest: its head, and what follows from records and files."""
         assert self._file is not None
         self._sync_and_close()
-        _write(self.partial / ENVIRONMENT, described)
         files = sorted(p for p in self.partial.rglob("*") if p.is_file())
         for path in files:
             _sync(path)
@@ -145,6 +154,7 @@ class EvidenceStore:
             "num_records": self._num_records,
             "last_record": self._previous,
             "counts": self.tally.counts,
+            "source": self._source,
             "files": {
                 p.relative_to(self.partial).as_posix(): {
                     "sha256": canonical.file_digest(p),

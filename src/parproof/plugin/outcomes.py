@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ class Phase:
     error_type: str | None
     text: str
     expected_failure: str | None
+    started_s: float
+    ended_s: float
 
     @classmethod
     def of(cls, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Phase:
@@ -45,6 +48,8 @@ class Phase:
             error_type,
             text[:_MAX_TEXT],
             getattr(report, "wasxfail", None),
+            call.start,
+            call.stop,
         )
 
 
@@ -89,8 +94,16 @@ def outcome_of(item: pytest.Item, history: Sequence[Phase], facts: Mapping[str, 
         failure=failure,
         skip=skip,
         expected_nonconformance=expected,
+        started=_utc(history[0].started_s),
+        ended=_utc(history[-1].ended_s),
+        worker=getattr(item.config, "workerinput", {}).get("workerid", "main"),
         **facts,
     )
+
+
+def _utc(seconds: float) -> str:
+    """Seconds since the epoch as the store writes its own times."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds")
 
 
 def _judge(
@@ -163,7 +176,9 @@ def crashed(report: pytest.TestReport, text: Callable[[str], str]) -> dict[str, 
         "phase": "call",
         "rank": None,
     }
-    outcome = Outcome(report.nodeid, "blocked", report.duration, failure=failure, ran=False)
+    gateway = getattr(getattr(report, "node", None), "gateway", None)
+    worker = str(getattr(gateway, "id", "main"))
+    outcome = Outcome(report.nodeid, "blocked", report.duration, failure=failure, ran=False, worker=worker)
     return build(outcome, text)
 
 

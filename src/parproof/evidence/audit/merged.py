@@ -9,8 +9,9 @@ from typing import Any
 
 from parproof.evidence import canonical, shards
 from parproof.evidence.audit import files
-from parproof.evidence.audit.findings import Finding, Unusable, declare
-from parproof.evidence.audit.reading import read_json
+from parproof.evidence.audit.findings import Finding, RunRule, Unusable, declare
+from parproof.evidence.audit.provenance_rules import ClockForward, EnvironmentBound
+from parproof.evidence.audit.reading import BadJson, parse, read_bytes, read_json
 from parproof.evidence.audit.run_rules import OF_A_SHARD
 from parproof.evidence.schemas import violations
 from parproof.evidence.store import ENVIRONMENT, MANIFEST
@@ -40,7 +41,9 @@ class _Restored:
         self._previous = canonical.GENESIS
         self._count = 0
         self._lines = hashlib.sha256()
-        self._watchers = [kind(dict(shard.manifest)) for kind in OF_A_SHARD]
+        manifest = dict(shard.manifest)
+        self._watchers: list[RunRule] = [kind(manifest) for kind in (*OF_A_SHARD, ClockForward)]
+        self._watchers.append(EnvironmentBound(manifest, dict(shard.environment)))
         self._broken: list[Finding] = []
 
     def see(self, record: dict[str, Any], name: str) -> None:
@@ -78,7 +81,6 @@ class _Restored:
         if self._broken:
             yield self._broken[0]
             return
-        yield from files.check_clock(dict(manifest))
         for watcher in self._watchers:
             for record, claim, supported in watcher.finish():
                 yield Finding(watcher.rule, f"{where}: {record}", claim, supported)
@@ -102,16 +104,15 @@ class Merged:
 
     def _open(self, directory: Path, entry: dict[str, str]) -> None:
         """Read what is kept of a shard; nothing is followed out of the directory."""
-        where, folder = f"shard {entry['run_id'][:8]}", directory / shards.FOLDER / entry["run_id"]
+        where = f"shard {entry['run_id'][:8]}"
         if entry["run_id"] in self._restored:
             self._problems.append(Finding(COMPATIBLE, where, "two shards", "one run, given twice"))
             return
-        if folder.is_symlink() or folder.parent.is_symlink():
-            self._problems.append(Finding(ORIGINS, where, "a folder", "a link"))
-            return
+        place = f"{shards.FOLDER}/{entry['run_id']}"
         try:
-            manifest, environment = read_json(folder, MANIFEST), read_json(folder, ENVIRONMENT)
-        except Unusable as error:
+            data = read_bytes(directory, f"{place}/{MANIFEST}")
+            manifest, environment = parse(data), read_json(directory, f"{place}/{ENVIRONMENT}")
+        except (BadJson, Unusable) as error:
             self._problems.append(Finding(ORIGINS, where, "its manifest and environment", str(error)))
             return
         broken = [*violations("manifest", manifest), *violations("environment", environment)]
@@ -119,7 +120,7 @@ class Merged:
             text = broken[0] if broken else f"a manifest of run {manifest['run_id'][:8]}"
             self._problems.append(Finding(ORIGINS, where, "the manifest of a single run", text))
             return
-        self._problems += files.check_manifest(folder, manifest, entry["digest"])
+        self._problems += files.check_manifest(data, manifest, entry["digest"])
         self._restored[entry["run_id"]] = _Restored(shards.Shard(manifest, environment))
 
     def see(self, record: dict[str, Any], name: str) -> Iterator[Finding]:

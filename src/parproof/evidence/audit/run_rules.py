@@ -31,7 +31,8 @@ class Chain:
 
     def see(self, record: dict[str, Any]) -> None:
         """Compare with what came before."""
-        if record["sequence"] != self._count or record["previous"] != self._previous:
+        broken = record["sequence"] != self._count or record["previous"] != self._previous
+        if broken and not self._broken:
             where = f"record {record['sequence']}"
             self._broken.append(
                 (
@@ -180,9 +181,10 @@ class RequiredClaims:
 
     def see(self, record: dict[str, Any]) -> None:
         """Collect statuses by claim."""
-        identity = record["identity"]
-        for claim in identity["claims"] if identity["semantic_id"] else ():
-            self._statuses[identity["semantic_id"], claim].add(record["conclusion"]["status"])
+        experiment = registry.load().experiment(record["identity"]["semantic_id"] or "")
+        for claim in record["identity"]["claims"] if experiment else ():
+            if experiment and experiment.claim(claim):
+                self._statuses[experiment.id, claim].add(record["conclusion"]["status"])
 
     def finish(self) -> Told:
         """Only skipped or blocked."""
