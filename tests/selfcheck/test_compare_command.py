@@ -156,14 +156,16 @@ def test_a_refusal_prints_no_word_as_it_was_written(tmp_path, capsys):
 def test_sides_that_were_not_made_in_turn_are_told(tmp_path, capsys, monkeypatch):
     """All of one before all of the other: then time is a second factor."""
     runs = []
-    for hour in ("01", "02"):
-        monkeypatch.setitem(make.write.__globals__, "CLOCK", f"2026-01-02T{hour}:00:00.000000+00:00")
-        outcomes = [make.outcome("test_c8", "C8", times=[make.timing("step", int(hour))])]
-        runs.append(str(make.write(tmp_path / hour, outcomes)))
-    assert main(["compare", *runs]) == 0
-    assert "one side was made before the other" in capsys.readouterr().out
-    assert main(GAIN) == 0
-    assert "one side was made before the other" not in capsys.readouterr().out
+    for hour in range(1, 5):
+        monkeypatch.setitem(make.write.__globals__, "CLOCK", f"2026-01-02T0{hour}:00:00.000000+00:00")
+        outcomes = [make.outcome("test_c8", "C8", times=[make.timing("step", hour)])]
+        runs.append(str(make.write(tmp_path / str(hour), outcomes)))
+    told = []
+    for order in ((0, 1, 2, 3), (2, 3, 0, 1), (0, 2, 1, 3)):
+        one, two, three, four = (runs[place] for place in order)
+        assert main(["compare", "--baseline", one, two, "--candidate", three, four]) == 0
+        told.append("one side was made before the other" in capsys.readouterr().out)
+    assert told == [True, True, False]
 
 
 def test_the_command_needs_neither_torch_nor_pytest():

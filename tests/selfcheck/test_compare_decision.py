@@ -201,6 +201,17 @@ def test_times_on_cpu_decide_nothing_and_still_fail_the_gate(tmp_path):
     assert "level cpu_process_group" in told["decision"]["reason"]
 
 
+def test_the_weakest_timing_is_the_level_of_the_decision(decided):
+    """A benchmark beside a timing on CPU is no benchmark of both."""
+
+    def with_cpu(number):
+        times = [make.timing("step", 7 * number)]
+        return [*faster(number), make.outcome("test_c8[reference-cpu]", "C8", backend="gloo", times=times)]
+
+    found = decided(with_cpu, baseline=with_cpu)
+    assert (found.decision, found.level) == ("pending", "cpu_process_group")
+
+
 def test_equal_times_are_accepted_where_they_are_the_goal(decided):
     """A new version need not be faster."""
     assert decided(as_fast, goal="no-slower").decision == "accept"

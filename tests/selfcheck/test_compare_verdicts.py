@@ -132,6 +132,15 @@ def test_any_change_of_counted_traffic_is_one(before, after, change, compared):
     assert told["num_tests"]["traffic"] == 1
 
 
+def test_a_ledger_that_no_longer_saw_every_call_compares_nothing(compared):
+    """The group counted calls that the ledger did not see: what was seen is equal, and proves nothing."""
+    half = make.run_of("gloo") | {"ledger_complete": False}
+    (found,) = compared([ended("ok")], [[make.outcome(CLAIM, backend="gloo", runs=[(half, make.ledger())])]])[
+        "traffic"
+    ]
+    assert (found["change"], found["regression"]) == ("unseen", True)
+
+
 def test_a_rank_that_sends_for_another_is_seen(compared):
     """The sum over ranks stays the same."""
     row = make.ledger()[0][0]
