@@ -114,13 +114,17 @@ def _from_lines(data: bytes, path: Path) -> Iterator[TrustedKey]:
 def _from_line(line: str, where: str) -> Iterator[TrustedKey]:
     """[principals] [options] type key [comment]; the type tells where the rest is."""
     fields = _FIELD.findall(line)
+    if '"' in _FIELD.sub("", line):
+        raise UsageError("a quote without its other half", expected='name="value"', where=where)
     at = next((n for n, field in enumerate(fields[:3]) if _KEY_TYPE.fullmatch(field)), None)
     if at is None or len(fields) < at + 2:
         raise UsageError("no key", expected="[principals] [options] ssh-ed25519 KEY", where=where)
     options = _options(fields[at - 1]) if at else None
     principals = fields[0] if at == 2 or (at == 1 and options is None) else ""
-    if at == 2 and options is None:
-        raise UsageError(f"options {fields[1][:80]}", expected='name or name="value", by commas', where=where)
+    if options is None and (at == 2 or any(sign in principals for sign in '="')):
+        raise UsageError(
+            f"options {fields[at - 1][:80]}", expected='name or name="value", by commas', where=where
+        )
     if fields[at] != _ED25519:
         return
     serialization = primitives("serialization")
@@ -157,7 +161,7 @@ def _refusal(options: dict[str, str], where: str) -> str | None:
     if "cert-authority" in options:
         return "it certifies other keys and signs nothing itself"
     patterns = options.get("namespaces")
-    if patterns is not None and not any(fnmatch.fnmatchcase(NAMESPACE, p) for p in patterns.split(",")):
+    if patterns is not None and not _matches(patterns):
         return f"it is trusted for {patterns} only"
     now = datetime.datetime.now(datetime.UTC)
     after = options.get("valid-after")
@@ -169,18 +173,26 @@ def _refusal(options: dict[str, str], where: str) -> str | None:
     return None
 
 
+def _matches(patterns: str) -> bool:
+    """A list of OpenSSH patterns; one with «!» before it takes back what others give."""
+    given = [p for p in patterns.split(",") if not p.startswith("!")]
+    taken = [p[1:] for p in patterns.split(",") if p.startswith("!")]
+    return any(fnmatch.fnmatchcase(NAMESPACE, p) for p in given) and not any(
+        fnmatch.fnmatchcase(NAMESPACE, p) for p in taken
+    )
+
+
 def _time(text: str, where: str) -> datetime.datetime:
     """YYYYMMDD or YYYYMMDDHHMM[SS], in UTC with a Z behind it, else in local time."""
     parts = _TIME.fullmatch(text)
     if parts is None:
         raise UsageError(f"time {text[:40]}", expected="YYYYMMDD[HHMM[SS]][Z]", where=where)
+    clock = (parts.group(2) or "0000").ljust(6, "0")
     try:
-        found = datetime.datetime.strptime(
-            parts.group(1) + (parts.group(2) or "0000").ljust(6, "0"), "%Y%m%d%H%M%S"
-        )
-    except ValueError as error:
+        found = datetime.datetime.strptime(parts.group(1) + clock, "%Y%m%d%H%M%S")
+        return found.replace(tzinfo=datetime.UTC) if parts.group(3) else found.astimezone()
+    except (ValueError, OverflowError, OSError) as error:
         raise UsageError(f"time {text[:40]}: {error}", where=where) from error
-    return found.replace(tzinfo=datetime.UTC) if parts.group(3) else found.astimezone()
 
 
 def _is_ed25519(key: Any) -> bool:
