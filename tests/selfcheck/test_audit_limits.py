@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from parproof.cli import main
-from parproof.evidence.audit import Unusable, audit, files, opening, reading
+from parproof.evidence.audit import Finding, Unusable, audit, files, opening, reading
 from parproof.evidence.audit import run as running
 
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(120)]
@@ -73,13 +73,21 @@ def a_wide_manifest(directory):
     (directory / "manifest.json").write_text(text)
 
 
+def a_manifest_of_lists(directory):
+    """A value takes thirty times its text."""
+    (directory / "manifest.json").write_bytes(b'{"a":[' + b"[[]]," * 6_000_000 + b"[]]}")
+
+
+SPOILT = {a_line_of_1_gb: 1, lines_of_8_mb: 1, empty_lines: 1, a_wide_manifest: 1, a_manifest_of_lists: 2}
+
+
 @on_linux
-@pytest.mark.parametrize("spoil", [a_line_of_1_gb, lines_of_8_mb, empty_lines, a_wide_manifest])
+@pytest.mark.parametrize("spoil", SPOILT, ids=lambda spoil: spoil.__name__)
 def test_no_size_takes_more_memory_than_a_large_audit(spoil, copied):
     """500 MB, as for 100,000 records."""
     spoil(copied)
     status, peak_mb, told = peak_of("audit", copied)
-    assert status == 1
+    assert status == SPOILT[spoil]
     assert peak_mb < MAX_PEAK_MB
     assert len(told) < 1_000_000
 
@@ -132,6 +140,30 @@ def test_findings_and_bad_lines_are_counted_and_not_kept(copied, monkeypatch):
     told = [finding for finding in found.findings if finding.rule == "schema"]
     assert [finding.supported for finding in told][-1] == "17 more like these"
     assert (len(told), found.num_records) == (6, 6 + 21)
+
+
+def test_a_rule_that_stumbles_over_a_record_is_a_finding(monkeypatch):
+    """What keeps the schema and still makes no sense is not passed over, and is no traceback."""
+
+    def stumbles(record):
+        yield from [record["no such name"]]
+
+    class Watcher(running.RUN_RULES[0]):
+        def see(self, record):
+            raise TypeError("no sense")
+
+    monkeypatch.setattr(running, "registered", lambda: {"level-computed": stumbles})
+    monkeypatch.setattr(running, "RUN_RULES", (Watcher,))
+    told = {(f.rule, f.supported) for f in audit(GOOD).findings if "cannot be judged" in f.supported}
+    assert told == {
+        ("level-computed", "it cannot be judged: KeyError: 'no such name'"),
+        ("chain", "it cannot be judged: TypeError: no sense"),
+    }
+
+
+def test_a_finding_keeps_no_more_than_it_shows():
+    """What it quotes may be as long as a line of the evidence."""
+    assert len(Finding("rule", "x" * 10**6, "claimed", "supported").record) < 1100
 
 
 def test_more_files_than_any_evidence_has_make_it_unusable(copied, monkeypatch):
@@ -189,7 +221,7 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_holds_nobody_up(copied, m
     assert "files-bound" in {finding.rule for finding in found.findings}
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     base=st.sampled_from([GOOD, WIDE]),
     place=st.floats(0, 1, exclude_max=True),
