@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from parproof import __version__
-from parproof.commands import audit, consume, faults, preflight, status
+from parproof.commands import audit, consume, export, faults, importing, preflight, status
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
@@ -38,6 +38,8 @@ COMMANDS = (
     audit.COMMAND,
     status.COMMAND,
     consume.COMMAND,
+    export.COMMAND,
+    importing.COMMAND,
     faults.COMMAND,
     preflight.COMMAND,
     Command("version", _version, "the version of this package"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,17 @@ class BadJson(ValueError):
     """Text that is no JSON we accept; the message says why."""
 
 
-def parse(text: bytes) -> Any:
-    """Strict JSON: UTF-8, no duplicate names, no NaN or infinity, no number too large for float64, not too deep."""
+def parse(text: bytes, constant: Callable[[str], Any] | None = None) -> Any:
+    """Strict JSON: UTF-8, no duplicate names, no NaN or infinity, no number too large for float64, not too deep.
+
+    constant   what stands for NaN and infinity, for files whose writers knew no better; by default they are refused
+    """
     try:
         decoded = text.decode("utf-8")
         value = json.loads(
             decoded,
             object_pairs_hook=_no_duplicates,
-            parse_constant=_no_constant,
+            parse_constant=constant or _no_constant,
             parse_float=_finite,
             parse_int=_short_integer,
         )
