@@ -186,6 +186,19 @@ def test_a_level_is_rounded_down_to_the_five(tmp_path):
     assert document["evidence_level"] == "cpu_simulation"
 
 
+def test_what_is_not_right_has_no_speed():
+    """Also should a record hold times: they are not handed on."""
+    times = [{"name": "step", "samples_s": [[0.1, 0.2]] * 2, "warmup": 1}]
+    about = {"experiment": PROJECT, "runs": [(ranks("cuda:", "nccl"), [(), ()])], "times": times}
+    manifest = json.loads((GOOD / "manifest.json").read_text())
+    for status, kept in (("ok", True), ("failed", False), ("blocked", False)):
+        outcome = Outcome("t.py::a", status, 1.0, measurements={"ttft_ms": 4.0}, **about)
+        record = build(outcome) | {"sequence": 0, "previous": "0" * 64}
+        (document,) = exporting.assemble(manifest, [record], [PROJECT]).documents.values()
+        assert (document["metrics"]["time"]["measured"] is not None) == kept
+        assert (document["metrics"]["ttft_ms"] is not None) == kept
+
+
 def test_sources_bind_the_files_they_name(tmp_path):
     """Path inside the evidence, size, sha256; and the digest that pytest printed."""
     for document in exported(GOOD, tmp_path).values():
@@ -209,4 +222,6 @@ def test_the_same_evidence_gives_the_same_bytes(tmp_path):
     exporting.export(GOOD, tmp_path / "one")
     exporting.export(moved, tmp_path / "two")
     for name in CITING:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+        text = (tmp_path / "one" / name).read_text()
+        assert text == (tmp_path / "two" / name).read_text()
+        assert text == json.dumps(json.loads(text), sort_keys=True, indent=2, ensure_ascii=False) + "\n"

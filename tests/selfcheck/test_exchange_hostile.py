@@ -156,8 +156,9 @@ def test_no_word_raises_a_level(which, typed, tmp_path_factory):
         (b"[1, 2]", "not recognised"),
         (b"hello\n", "no table"),
         (b"a\0b", "NUL"),
+        (b'{"schema": "parproof-record/v1"}\n' * 3, "next: parproof audit DIR"),
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_cannot_be_read_is_named_and_ends_with_2(data, why, tmp_path, capsys):
     """With the reason, and no traceback."""

@@ -78,6 +78,14 @@ def test_what_a_runner_cannot_show_is_told(name, limit, tmp_path):
     assert limit in ids(assess(tmp_path, read(name)).limits)
 
 
+def test_ratios_that_were_never_measured_are_named(tmp_path):
+    """A balanced all-to-all between two ranks keeps half at home; and loads that nobody counted are not equal."""
+    found = assess(tmp_path, read("moe_dispatch")).findings
+    where = {finding.where: finding.supported for finding in found if finding.id == "constant-ratio"}
+    assert set(where) == {"metrics.cross_rank_token_ratio", "metrics.load_imbalance_ratio"}
+    assert where["metrics.cross_rank_token_ratio"] == "0.5 for 2 ranks"
+
+
 def test_missing_metrics_are_named(tmp_path):
     """What the page asks for, and the runner never measures."""
     (missing,) = [f for f in assess(tmp_path, read("zero_stage")).findings if f.id == "metric-missing"]
@@ -127,7 +135,7 @@ WRONG = [
     ("tp_mlp", "tokens_per_s_proxy", 31250.0, "rate-consistent"),
     ("tp_mlp", "max_rank_step_ms", 0.0, "not-positive"),
     ("ep_dispatch", "load_skew_ratio", 0.0, "value-derived"),
-    ("ep_dispatch", "received_tokens_per_rank", [384, 100], "value-derived"),
+    ("ep_dispatch", "received_tokens_per_rank", [192, 64], "value-derived"),
     ("cp_attention", "exposed_exchange_ms_proxy", 0.0, "value-derived"),
     ("cp_attention", "kv_exchange_bytes_per_rank", 4194304, "value-derived"),
     ("comm_overlap", "speedup", 2.0, "value-derived"),

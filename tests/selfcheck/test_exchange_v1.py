@@ -47,9 +47,11 @@ def test_a_modest_record_is_supported_as_claimed(tmp_path, capsys):
     assert main(["import", str(SMOKE)]) == 0
     told = assess(tmp_path, json.loads(SMOKE.read_text()))
     assert (told.findings, told.at_most()[0]) == ([], "gpu_smoke")
-    assert {limit.id for limit in told.limits} == {"one-host", "no-sealed-observation"}
-    assert "hardware.links" in told.missing()
-    assert "hardware.world_size" not in told.missing()
+    assert {limit.id for limit in told.limits} == {"one-host", "no-sealed-observation", "sources-not-read"}
+    given = told.plain_groups()
+    assert given["hardware"]["rank_to_device"] == {"0": "cuda:0", "1": "cuda:1"}
+    assert (given["hardware"]["scope"], given["load"]["per_rank"]) == ("single_host", [31.0, 30.5])
+    assert {"hardware.links", "time.p95_s", "conclusion.fallback"} <= set(told.missing())
     assert "supports at most gpu_smoke" in capsys.readouterr().out
 
 
@@ -113,11 +115,12 @@ def test_what_is_claimed_too_much_is_found_by_name(claim, tmp_path):
     [
         ([("metrics", {})], "theoretical"),
         ([FAILED], "theoretical"),
+        ([FAILED, ("metrics", {"state_bytes": 64})], "theoretical"),
         ([("metrics.step_time_ms_per_rank", [31.0])], "theoretical"),
         ([("hardware.ranks", []), ("hardware.gpu", ABSENT)], "cpu_simulation"),
         ([("evidence_level", "profiler_trace"), ("decision", {"decision": "accept"})], "gpu_smoke"),
     ],
-    ids=["nothing_measured", "failed", "spoilt", "no_accelerator", "words"],
+    ids=["nothing_measured", "failed", "failed_without_times", "spoilt", "no_accelerator", "words"],
 )
 def test_what_is_missing_lowers_the_level_and_no_word_raises_it(changes, level, tmp_path):
     """Above smoke there is no way by typing."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from parproof.commands.command import JSON, OK, Command
 from parproof.errors import ParproofError
 from parproof.evidence.exchange import importing, reasons
+from parproof.evidence.exchange.contract import CONCLUSIONS
 from parproof.evidence.exchange.importing import Imported
 
 
@@ -36,7 +37,9 @@ def _show(imported: Imported) -> None:
         return
     level, why = told.at_most()
     print(_line(f"{imported.name}: {told.format}, recognised by {told.recognised_by}"))
+    may, may_not = CONCLUSIONS[level]
     print(_line(f"  supports at most {level}: {why}"))
+    print(f"  may conclude {may}; not {may_not}")
     for reason in told.findings:
         print(f"  finding {reason}")
     for group, names in _missing(told.missing()).items():

@@ -61,6 +61,17 @@ PUBLIC_FIELDS = {
 MAY_BE_NULL = ("conclusion.failure", "conclusion.fallback")
 
 LEVELS = ("theoretical", "cpu_simulation", "gpu_smoke", "real_benchmark", "profiler_trace")
+# Level → what may be concluded from it, and what may not.
+CONCLUSIONS = {
+    "theoretical": ("a direction, a bound", "anything measured"),
+    "cpu_simulation": (
+        "transitions, constraints, comparison of candidates",
+        "memory, speed or scaling of GPUs",
+    ),
+    "gpu_smoke": ("that the path runs and the interface is usable", "performance"),
+    "real_benchmark": ("a comparison in this configuration", "other configurations"),
+    "profiler_trace": ("where the bottleneck is", "a verdict without a run of equal workload"),
+}
 DECISIONS = ("accept", "tune", "reject", "pending", "not_evaluated")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from parproof.evidence.exchange import exporting
 from parproof.evidence.exchange.assessment import Assessment, safe
-from parproof.evidence.exchange.contract import LEVELS
+from parproof.evidence.exchange.contract import CONCLUSIONS
 from parproof.evidence.exchange.forms import (
     aggregate,
     mechanism,
@@ -95,12 +95,23 @@ def _import(path: Path, ours: Mapping[str, Any] | None) -> Iterator[Imported]:
         yield Imported(path, 0, 1, None, None, None, str(error))
         return
     assessments = list(_assess(original, ours))
-    if not assessments:
-        why = original.why or "no table and no JSON that is known"
+    if not any(assessments):
+        why = original.why or _unknown(original)
         yield Imported(path, 0, 1, original.sha256, original.num_bytes, None, why)
+        return
     for part, assessment in enumerate(assessments):
         why = "" if assessment else f"not recognised; known are {FORMATS}"
         yield Imported(path, part, len(assessments), original.sha256, original.num_bytes, assessment, why)
+
+
+def _unknown(original: Original) -> str:
+    """What to do with it instead, where that is known."""
+    if not original.documents:
+        return "no table and no JSON that is known"
+    first = original.documents[0]
+    if isinstance(first, dict) and str(first.get("schema")).startswith("parproof-"):
+        return "part of an evidence directory of this suite; next: parproof audit DIR"
+    return f"not recognised; known are {FORMATS}"
 
 
 def _assess(original: Original, ours: Mapping[str, Any] | None) -> Iterator[Assessment | None]:
@@ -180,7 +191,8 @@ def describe(imported: Imported) -> dict[str, Any]:
                 "at_most": level,
                 "reason": why,
                 "attested": told.attested is not None,
-                "does_not_support": _above(level),
+                "may_conclude": CONCLUSIONS[level][0],
+                "may_not_conclude": CONCLUSIONS[level][1],
             },
             "groups": told.plain_groups(),
             "not_collected": told.missing(),
@@ -190,10 +202,6 @@ def describe(imported: Imported) -> dict[str, Any]:
         }
     cleaned: dict[str, Any] = safe(found)
     return cleaned
-
-
-def _above(level: str) -> list[str]:
-    return list(LEVELS[LEVELS.index(level) + 1 :])
 
 
 def companions(found: Iterable[Imported]) -> dict[str, str]:

@@ -131,6 +131,7 @@ LIMITS = {
     "not-strict-json": "The file holds NaN or Infinity, which other readers refuse.",
     "strategy-missing": "The page that reads a summary asks for `strategy`.",
     "project-not-registered": "The project is not one of this registry.",
+    "sources-not-read": "The sources that are named were not read.",
     "evidence-not-given": "The evidence that the document names was not looked at.",
     "nothing-ran": "A plan or a manifest: nothing ran.",
 }

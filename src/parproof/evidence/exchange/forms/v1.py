@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from parproof.evidence.exchange import assessment
-from parproof.evidence.exchange.assessment import Assessment, figures, leaves, mapping, number, word
+from parproof.evidence.exchange.assessment import Assessment, figures, leaves, mapping, number, numbers, word
 from parproof.evidence.exchange.contract import SCHEMA_VERSION
 from parproof.evidence.exchange.forms import envelope, mechanism
 from parproof.evidence.schemas import violations
@@ -100,12 +100,31 @@ def read_envelope(told: Assessment, document: dict[str, Any]) -> None:
     told.give("identity", strategy=word(document.get("strategy")) or word(workload.get("strategy")))
     told.give("communication", backend=word(document.get("backend")) or word(workload.get("backend")))
     envelope.check_ranks(told, mapping(document.get("metrics")), size)
+    _give_figures(told, mapping(document.get("metrics")))
     _check_empty(told, document)
     _check_benchmark(told, document)
     _check_hosts(told, document)
     _check_words(told, document)
     _check_kind(told, document)
     check_sources(told, document)
+
+
+def _give_figures(told: Assessment, metrics: dict[str, Any]) -> None:
+    """Public fields under the names in use: medians and percentiles in seconds, load of each rank."""
+    for name, value in metrics.items():
+        figure, ranks = number(value), numbers(value)
+        if figure is not None and (found := _TIME.fullmatch(name)):
+            told.give("time", **{f"{found[1]}_s": figure * _UNITS[found[2]]})
+        elif name == "overflow" and figure is not None:
+            told.give("load", overflow_or_idle=figure)
+        elif ranks is not None and name.endswith("_per_rank") and "_ms" in name:
+            told.give("load", per_rank=ranks)
+            if sum(ranks) > 0:
+                told.give("load", max_over_mean=max(ranks) * len(ranks) / sum(ranks))
+
+
+_TIME = re.compile(r"(median|p95|compute|communication|exposed)(?:_\w+)?_(s|ms|us)")
+_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 
 def _check_empty(told: Assessment, document: dict[str, Any]) -> None:
@@ -141,6 +160,11 @@ def _check_hosts(told: Assessment, document: dict[str, Any]) -> None:
     hardware, workload = mapping(document.get("hardware")), mapping(document.get("workload"))
     ranks = hardware.get("ranks") if isinstance(hardware.get("ranks"), list) else []
     hosts = {str(rank.get("hostname") or rank.get("host")) for rank in ranks or () if isinstance(rank, dict)}
+    devices = {
+        str(r.get("rank")): str(r["device"]) for r in ranks or () if isinstance(r, dict) and r.get("device")
+    }
+    scope = None if not hosts else "multi_host" if len(hosts) > 1 else "single_host"
+    told.give("hardware", rank_to_device=devices or None, scope=scope)
     if not hosts:
         told.limited("hosts-not-told", "hardware")
     elif len(hosts) == 1:
@@ -204,6 +228,7 @@ def check_sources(told: Assessment, document: dict[str, Any]) -> None:
     sources = document.get("sources")
     if not isinstance(sources, list):
         return
+    told.limited("sources-not-read", "sources", f"{len(sources)} sources")
     seen: set[str] = set()
     for place, source in enumerate(sources):
         told_source = mapping(source)
