@@ -131,6 +131,15 @@ def test_several_tables_in_one_file_are_told_apart(tmp_path):
     assert [ids(told.findings) for told in found] == [set(), set(), {"table-cut-short"}]
 
 
+def test_bus_bandwidth_has_the_factor_of_some_operation(tmp_path):
+    """Older tables do not name theirs; of two ranks it is 1 or a half."""
+    old = (EXAMPLES / "all_reduce_old.txt").read_text()
+    row = "10.68   10.68"
+    assert row in old
+    assert ids(assess(tmp_path, old.replace(row, "10.68   13.35")).findings) >= {"busbw"}
+    assert "busbw" not in ids(assess(tmp_path, old.replace(row, "10.68    5.34")).findings)
+
+
 def test_each_program_has_the_factor_of_our_cost_model(tmp_path):
     """A table of four ranks with that factor is sound, and with another it is not."""
     for program, operation in OPERATIONS.items():

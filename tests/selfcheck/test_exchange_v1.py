@@ -96,6 +96,10 @@ CLAIMS = [
     ("source-undigested", ("sources", [{"path": "a"}])),
     ("not-finite", ("metrics.loss", float("nan"))),
     ("not-positive", ("metrics.step_time_ms_per_rank", [-1.0, 2.0])),
+    ("identity-consistent", ("workload.world_size", 8)),
+    ("identity-consistent", ("hardware.ranks.1.rank", 0)),
+    ("identity-consistent", ("hardware.world_size", 4)),
+    ("value-derived", ("workload.micro_batch", 1), ("workload.gradient_accumulation", 1)),
     ("ranks-incomplete", ("metrics.step_time_ms_per_rank", [31.0])),
     ("memory-of-one-rank", ("metrics.peak_memory_mb_per_rank", 812.0)),
 ]

@@ -55,6 +55,7 @@ FINDINGS = {
     # numbers that do not hold together
     "not-finite": "A measured value is a finite number.",
     "not-positive": "Times, rates and counts are not negative, and a duration is above zero.",
+    "identity-consistent": "World size and ranks are told alike wherever they are told.",
     "ranks-incomplete": "Every rank reports, each once.",
     "memory-of-one-rank": "A figure per rank is given for every rank.",
     "unit-gbps": "A field named gbps holds gigabits; this one holds gigabytes.",
@@ -82,6 +83,7 @@ SPOILS = frozenset(
         "not-finite",
         "not-positive",
         "ranks-incomplete",
+        "identity-consistent",
         "slowest-rank",
         "rate-consistent",
         "value-derived",

@@ -151,6 +151,37 @@ def check_ranks(told: Assessment, metrics: dict[str, Any], size: int | None, whe
                 told.found("not-positive", place, min(per_rank), "0 or more")
 
 
+def check_identity(told: Assessment, document: dict[str, Any]) -> None:
+    """One world size, every rank once; and a global batch that is the product of its parts."""
+    workload, hardware = mapping(document.get("workload")), mapping(document.get("hardware"))
+    places = {"": document, "hardware.": hardware, "workload.": workload}
+    sizes = {f"{place}world_size": number(holder.get("world_size")) for place, holder in places.items()}
+    known = {place: size for place, size in sizes.items() if size is not None}
+    if len(set(known.values())) > 1:
+        told.found("identity-consistent", "world_size", known, "one number")
+    ranks = hardware.get("ranks")
+    if isinstance(ranks, list) and ranks and known:
+        ids = {str(rank.get("rank")) for rank in ranks if isinstance(rank, dict)}
+        if len(ranks) != len(ids) or len(ids) != max(known.values()):
+            told.found(
+                "identity-consistent",
+                "hardware.ranks",
+                f"{len(ids)} ranks",
+                f"{max(known.values()):g}, each once",
+            )
+    parts = [number(workload.get(name)) for name in ("micro_batch", "gradient_accumulation")]
+    batch, size = number(workload.get("global_batch")), max(known.values(), default=None)
+    if batch is not None and size is not None and parts[0] is not None and parts[1] is not None:
+        product = parts[0] * parts[1] * size
+        if product != batch:
+            told.found(
+                "value-derived",
+                "workload.global_batch",
+                batch,
+                f"{product:g}: micro batch, accumulation, ranks",
+            )
+
+
 def check_gpu_words(told: Assessment, document: dict[str, Any]) -> None:
     """Figures about GPUs and scaling from a run that had none."""
     level = document.get("evidence_level")

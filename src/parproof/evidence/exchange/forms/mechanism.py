@@ -179,6 +179,7 @@ def _check_form(told: Assessment, document: dict[str, Any], kind: Kind) -> None:
     envelope.check_level(told, document)
     envelope.check_failure(told, document)
     envelope.check_decision(told)
+    envelope.check_identity(told, document)
     if document.get("role") in ROLES.values():
         told.found("mechanism-as-project", "role", document["role"], f"{kind.semantic_id}, a mechanism")
     meaning = envelope.experiment_of(document.get("project"))

@@ -168,12 +168,24 @@ def _check_side(
     high = row.size_bytes / max(side.time_us.low, 1e-12) / 1e-6 / GB
     if side.algbw.high < low or side.algbw.low > high:
         told.found("algbw", where, f"{side.algbw.value} GB/s", f"{low:.4g} to {high:.4g}: size over time")
-    if operation is not None and table.num_ranks:
-        factor = float(bus_factor(operation, table.num_ranks))
-        low, high = factor * side.algbw.low, factor * side.algbw.high
-        if side.busbw.high < low or side.busbw.low > high:
-            supported = f"{low:.4g} to {high:.4g}: {factor:.4g} times algbw for {operation} of {table.num_ranks} ranks"
-            told.found("busbw", where, f"{side.busbw.value} GB/s", supported)
+    if table.num_ranks and (operation is not None or table.program is None):
+        _check_bus(told, table.num_ranks, where, side, operation)
+
+
+def _check_bus(told: Assessment, num_ranks: int, where: str, side: Side, operation: str | None) -> None:
+    """The factor of the operation; where that is not told, the factor of any."""
+    known = [operation] if operation else [name for name in OPERATIONS.values() if name]
+    factors = {float(bus_factor(name, num_ranks)) for name in known}
+    if any(
+        factor * side.algbw.low <= side.busbw.high and side.busbw.low <= factor * side.algbw.high
+        for factor in factors
+    ):
+        return
+    wanted = " or ".join(f"{factor:.4g}" for factor in sorted(factors))
+    supported = (
+        f"{wanted} times algbw of {side.algbw.value} for {operation or 'any operation'} of {num_ranks} ranks"
+    )
+    told.found("busbw", where, f"{side.busbw.value} GB/s", supported)
 
 
 def _check_values(told: Assessment, table: Table) -> None:

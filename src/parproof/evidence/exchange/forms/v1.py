@@ -91,8 +91,11 @@ def read_envelope(told: Assessment, document: dict[str, Any]) -> None:
     envelope.check_decision(told)
     envelope.check_correctness(told, document)
     envelope.check_gpu_words(told, document)
+    envelope.check_identity(told, document)
     size = envelope.world_size_of(document)
     workload = mapping(document.get("workload"))
+    if "model" in workload and not word(workload.get("revision")):
+        told.limited("version-not-recorded", "workload.revision", workload["model"])
     told.give("hardware", world_size=size)
     told.give(
         "identity", workload_id=word(workload.get("workload_id")), run_label=word(document.get("run_label"))
