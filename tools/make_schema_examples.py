@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from parproof.evidence.compare import Options, Varies, compare
+from parproof.evidence.exchange import exporting, importing
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "schemas" / "examples"
@@ -25,6 +26,7 @@ GOOD = ROOT / "fixtures" / "evidence" / "good"
 MERGED = ROOT / "fixtures" / "evidence" / "merged"
 SEAL = ROOT / "fixtures" / "evidence" / "seals" / "good.json"
 MADE_UP = ROOT / "fixtures" / "comparison"
+NCCL = ROOT / "fixtures" / "exchange" / "nccl" / "alltoall.txt"
 ABSENT = object()
 
 # (schema, valid example it starts from, place, rule, value that breaks it)
@@ -76,6 +78,29 @@ BROKEN: list[tuple[str, str, str, str, Any]] = [
     ("comparison", "regressed", "times.0.verdict", "unknown-word", "regressed"),
     ("comparison", "regressed", "gate.found.time", "missing", ABSENT),
     ("comparison", "regressed", "not_shown", "nothing", []),
+    ("distributed-benchmark", "citation", "schema_version", "unknown-version", "distributed-benchmark/v2"),
+    ("distributed-benchmark", "citation", "project", "page-number", "80"),
+    ("distributed-benchmark", "citation", "role", "of-another-project", "training_state_parallel"),
+    ("distributed-benchmark", "citation", "hardware", "text", "8 GPUs"),
+    ("distributed-benchmark", "citation", "decision", "text", "accept"),
+    ("distributed-benchmark", "citation", "decision.decision", "accept", "accept"),
+    ("distributed-benchmark", "citation", "evidence_level", "of-its-mechanisms", "cpu_simulation"),
+    ("distributed-benchmark", "citation", "failure", "none-for-what-did-not-run", None),
+    ("distributed-benchmark", "citation", "metrics.time.exposed_s", "measured-by-a-mechanism", 0.5),
+    ("distributed-benchmark", "citation", "metrics.cites.0.num_records.ok", "negative", -1),
+    ("distributed-benchmark", "citation", "metrics.speedup", "unknown-field", 3.0),
+    ("distributed-benchmark", "citation", "sources.0.sha256", "missing", ABSENT),
+    ("distributed-benchmark", "citation", "sources.0.path", "leaves-the-directory", "../manifest.json"),
+    ("distributed-benchmark", "citation", "artifacts.not_collected.strategy", "empty-reason", ""),
+    ("distributed-benchmark", "result", "evidence_level", "not-canonical", "real_multi_gpu_smoke"),
+    ("distributed-benchmark", "result", "evidence_level", "gpu-without-a-gpu", "real_benchmark"),
+    ("distributed-benchmark", "result", "artifacts.record", "missing", ABSENT),
+    ("import", "nccl", "original.sha256", "too-short", "5eed"),
+    ("import", "nccl", "supports.at_most", "benchmark-without-evidence", "real_benchmark"),
+    ("import", "nccl", "supports.at_most", "unknown-word", "production"),
+    ("import", "nccl", "groups.time.median_s", "missing", ABSENT),
+    ("import", "nccl", "limits.0.id", "not-an-id", "Limit 1"),
+    ("import", "unreadable", "why", "missing", ABSENT),
 ]
 
 
@@ -98,6 +123,12 @@ def valid() -> dict[str, dict[str, Any]]:
         "environment--cpu": json.loads((GOOD / "environment.json").read_text()),
         "comparison--accepted": comparison("baseline", "candidate"),
         "comparison--regressed": comparison("candidate", "baseline"),
+        "distributed-benchmark--citation": exporting.build(GOOD, ["PAR-MOE-EXPERT"]).documents[
+            "PAR-MOE-EXPERT.json"
+        ],
+        "distributed-benchmark--result": result(records[0]),
+        "import--nccl": importing.describe(importing.import_files([NCCL])[0]),
+        "import--unreadable": importing.describe(importing.import_files([NCCL / "absent"])[0]),
         "registry--project": tomllib.loads((ROOT / "src" / "parproof" / "registry.toml").read_text()),
     }
 
@@ -108,6 +139,17 @@ def comparison(baseline: str, candidate: str) -> dict[str, Any]:
     asked = Options(Varies("source"), fail_on=("correctness", "level", "traffic", "time"))
     document: dict[str, Any] = json.loads(json.dumps(compare(*sides, asked)))
     return document
+
+
+def result(mechanism: dict[str, Any]) -> dict[str, Any]:
+    """A document of a project that ran: no project test exists yet, so the record of a mechanism is renamed."""
+    manifest = json.loads((GOOD / "manifest.json").read_text())
+    renamed = {"semantic_id": "PAR-TRAINING-STATE", "claims": [], "page": "79 (all)"}
+    record = mechanism | {"identity": mechanism["identity"] | renamed}
+    (document,) = exporting.assemble(manifest, [record], ["PAR-TRAINING-STATE"]).documents.values()
+    sources = [{"path": name, **bound} for name, bound in sorted(manifest["files"].items())]
+    sources.append({"path": "manifest.json", "sha256": manifest["digest"], "bytes": 1})
+    return document | {"sources": sources}
 
 
 def invalid() -> dict[str, Any]:

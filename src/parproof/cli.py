@@ -8,7 +8,18 @@ import sys
 from collections.abc import Sequence
 
 from parproof import __version__
-from parproof.commands import audit, compare, consume, faults, merge, preflight, seal, status
+from parproof.commands import (
+    audit,
+    compare,
+    consume,
+    export,
+    faults,
+    importing,
+    merge,
+    preflight,
+    seal,
+    status,
+)
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
@@ -41,6 +52,8 @@ COMMANDS = (
     consume.COMMAND,
     merge.COMMAND,
     seal.COMMAND,
+    export.COMMAND,
+    importing.COMMAND,
     faults.COMMAND,
     preflight.COMMAND,
     Command("version", _version, "the version of this package"),

@@ -28,11 +28,13 @@ def parse(
     *,
     max_values: int = MAX_VALUES,
     made: Callable[[dict[str, Any]], Any] = lambda found: found,
+    constant: Callable[[str], Any] | None = None,
 ) -> Any:
     """Strict JSON: UTF-8, no duplicate names, no NaN or infinity, no number too large for float64, not too deep.
 
     max_values   commas and brackets, which bound the memory that the values take
     made         applied to every object as soon as it is read: what it gives back is kept in its stead
+    constant     what stands for NaN and infinity, for files whose writers knew no better; by default they are refused
     """
 
     def pairs(found: list[tuple[str, Any]]) -> Any:
@@ -45,7 +47,7 @@ def parse(
         value = json.loads(
             decoded,
             object_pairs_hook=pairs,
-            parse_constant=_no_constant,
+            parse_constant=constant or _no_constant,
             parse_float=_finite,
             parse_int=_short_integer,
         )
