@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from parproof import __version__
-from parproof.commands import audit, consume, faults, preflight, status
+from parproof.commands import audit, consume, faults, preflight, report, status
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
@@ -36,6 +36,7 @@ def _version(_: argparse.Namespace) -> int:
 # In the order in which they are shown.
 COMMANDS = (
     audit.COMMAND,
+    report.COMMAND,
     status.COMMAND,
     consume.COMMAND,
     faults.COMMAND,
