@@ -22,7 +22,7 @@ def _report(options: argparse.Namespace) -> int:
     report.check_new(wanted, options.directory)
     words = report.Words(options.lang)
     evidence = report.gather(options.directory, options.junit, options.digest, show_progress)
-    contents = report.contents(evidence, words)
+    contents = report.collect(evidence, words)
     texts = {}
     if options.output is not None:
         texts[options.output] = report.html(contents, words)

@@ -13,8 +13,8 @@ from typing import Any
 
 MAX_TEXT = 4_000  # characters of one string that are shown
 MAX_ITEMS = 300  # entries of one list or object
-MAX_VALUES = 12_000  # values of one record
-MAX_RECORD_TEXT = 200_000  # characters of one record
+MAX_VALUES = 6_000  # values of one field of a record
+MAX_FIELD_TEXT = 60_000  # characters of one field of a record
 
 EXACT_IN_SCRIPT = 2**53 - 1  # a script has float64 only: a larger whole number travels as text
 
@@ -46,7 +46,12 @@ def cut(text: str, note: Note, limit: int = MAX_TEXT) -> str:
 @dataclass
 class _Budget:
     values: int = MAX_VALUES
-    text: int = MAX_RECORD_TEXT
+    text: int = MAX_FIELD_TEXT
+
+    @property
+    def spent(self) -> bool:
+        """Nothing more is taken."""
+        return self.values <= 0 or self.text <= 0
 
 
 def cleaned(value: Any, note: Note) -> Any:
@@ -68,7 +73,7 @@ def _cleaned(value: Any, note: Note, budget: _Budget) -> Any:
     if isinstance(value, (list, tuple)):
         found: list[Any] = []
         for item in value:
-            if len(found) == MAX_ITEMS or budget.values <= 0:
+            if len(found) == MAX_ITEMS or budget.spent:
                 found.append(f"… {note(len(found), len(value))}")
                 break
             found.append(_cleaned(item, note, budget))
@@ -79,7 +84,7 @@ def _cleaned(value: Any, note: Note, budget: _Budget) -> Any:
 def _object(value: Mapping[str, Any], note: Note, budget: _Budget) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, item in value.items():
-        if len(found) == MAX_ITEMS or budget.values <= 0:
+        if len(found) == MAX_ITEMS or budget.spent:
             found["…"] = note(len(found), len(value))
             break
         found[_text(str(name), note, budget)] = _cleaned(item, note, budget)

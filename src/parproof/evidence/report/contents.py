@@ -59,7 +59,7 @@ class Contents:
         return max(0.0, (ended - started).total_seconds())
 
 
-def contents(evidence: Evidence, words: Words) -> Contents:
+def collect(evidence: Evidence, words: Words) -> Contents:
     """Read every record once. Cost: about half a millisecond a record."""
     found = Contents(
         evidence,

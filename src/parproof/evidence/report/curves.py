@@ -62,17 +62,14 @@ class Curves:
         op = identity["workload"].get("op")
         if record["conclusion"]["status"] != "ok" or not isinstance(op, str):
             return
+        known = self._found.get(op)
+        # The interval of each payload is a thousand medians: not for what would not be drawn.
+        if len(self._found) == MAX_CHARTS if known is None else len(known.series) == MAX_SERIES:
+            self.num_left_out += 1
+            return
         series = _series(record, op.removesuffix("_single"))
-        if series is None:
-            return
-        if op not in self._found and len(self._found) == MAX_CHARTS:
-            self.num_left_out += 1
-            return
-        curve = self._found.setdefault(op, Curve(op))
-        if len(curve.series) == MAX_SERIES:
-            self.num_left_out += 1
-        else:
-            curve.series.append(series)
+        if series is not None:
+            self._found.setdefault(op, Curve(op)).series.append(series)
 
     def charts(self) -> list[Curve]:
         """In the order of the records."""

@@ -20,9 +20,12 @@ from parproof.evidence.report.matrix import Matrix
 
 PER_CHUNK = 100
 MAX_DETAILS = 20_000  # beyond it the page would be too large to open; the index holds every record
+MAX_DETAIL_TEXT = 100_000_000  # characters of all details before what they share is taken out
 MAX_BRIEF = 200
+_FIXED = ("identity", "topology", "communication", "time", "load", "conclusion", "observation")
 _SHARED_FROM = 28  # characters from which a repeated value is worth a reference
-_SHARED_DEPTH = 4
+_SHARED_DEPTH = 3
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def script_json(value: Any) -> Markup:
@@ -42,6 +45,7 @@ class Packed:
         self._briefs: dict[str, int] = {"": 0}
         self._rows: list[tuple[Any, ...]] = []
         self._details: list[Any] = []
+        self._size = 0
         self._repeats: Counter[str] = Counter()
 
     def add(self, record: dict[str, Any], place: tuple[int, list[int], int]) -> None:
@@ -62,8 +66,15 @@ class Packed:
                 self._briefs.setdefault(self._short(_brief(record)), len(self._briefs)),
             )
         )
-        if len(self._details) < MAX_DETAILS:
-            detail = cleaned(_detail(record), self._note)
+        if len(self._details) < MAX_DETAILS and self._size < MAX_DETAIL_TEXT:
+            # Each field on its own: one that is too long must not cost the others their place.
+            detail = {
+                part: {name: cleaned(value, self._note) for name, value in fields.items()}
+                if part in _FIXED and fields is not None
+                else cleaned(fields, self._note)
+                for part, fields in _detail(record).items()
+            }
+            self._size += len(_key(detail))
             self._details.append(detail)
             self._count(detail, 0)
 
@@ -72,7 +83,10 @@ class Packed:
 
     def _count(self, value: Any, depth: int) -> None:
         for child in _children(value):
-            if isinstance(child, (str, dict, list)) and depth < _SHARED_DEPTH:
+            if isinstance(child, str):
+                if len(child) >= _SHARED_FROM:
+                    self._repeats[_key(child)] += 1
+            elif isinstance(child, (dict, list)) and child and depth < _SHARED_DEPTH:
                 self._repeats[_key(child)] += 1
                 self._count(child, depth + 1)
 
@@ -100,7 +114,7 @@ class Packed:
         numbers: dict[str, int] = {}
 
         def packed(value: Any, depth: int) -> Any:
-            if depth and isinstance(value, (str, dict, list)) and depth <= _SHARED_DEPTH:
+            if depth and value and isinstance(value, (str, dict, list)) and depth <= _SHARED_DEPTH:
                 key = _key(value)
                 if len(key) >= _SHARED_FROM and self._repeats[key] > 1:
                     if key not in numbers:
@@ -124,7 +138,7 @@ def _children(value: Any) -> list[Any]:
 
 
 def _key(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return f'"{value}' if isinstance(value, str) else _ENCODER.encode(value)
 
 
 def _brief(record: dict[str, Any]) -> str:
@@ -165,5 +179,4 @@ def _detail(record: dict[str, Any]) -> dict[str, Any]:
         "communication": told,
         "topology": topology,
         "observation": observation,
-        "previous": record["previous"],
     }

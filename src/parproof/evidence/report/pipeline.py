@@ -59,7 +59,7 @@ class Pipelines:
     def __init__(self) -> None:
         self._models: dict[tuple[str, int, int], Gantt | None] = {}
         self._observed: list[Gantt] = []
-        self.num_left_out = 0
+        self._num_dropped = self._num_cut = 0
         self.not_modelled: dict[str, list[int]] = {}
 
     def add(self, record: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class Pipelines:
         key = schedule, world, micro
         if key not in self._models:
             if len(self._models) == 4 * MAX_CHARTS:
-                self.num_left_out += 1
+                self._num_dropped += 1
                 return
             self._models[key] = modelled(*key)
         found, sequence = self._models[key], record["sequence"]
@@ -91,10 +91,15 @@ class Pipelines:
         if isinstance(live, list) and len(live) == world and all(isinstance(n, int) for n in live):
             found.live = found.live or live
 
+    @property
+    def num_left_out(self) -> int:
+        """What there was too much of; complete after `charts`."""
+        return self._num_dropped + self._num_cut
+
     def charts(self) -> list[Gantt]:
         """Observed ones first."""
         found = [*self._observed, *(chart for chart in self._models.values() if chart is not None)]
-        self.num_left_out += max(0, len(found) - MAX_CHARTS)
+        self._num_cut = max(0, len(found) - MAX_CHARTS)
         return found[:MAX_CHARTS]
 
 

@@ -43,7 +43,7 @@ class Topology:
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Placement] = {}
         self.accelerators: set[str] = set()
-        self.num_left_out = 0
+        self._num_dropped = self._num_cut = 0
 
     def add(self, record: dict[str, Any]) -> None:
         """The largest run of a record, as the record's topology has it."""
@@ -57,17 +57,22 @@ class Topology:
         key = found.backend, found.launcher, found.host_kind, found.seats, found.links
         if key not in self._found:
             if len(self._found) == 8 * MAX_MAPS:
-                self.num_left_out += 1
+                self._num_dropped += 1
                 return
             self._found[key] = found
         self._found[key].count += 1
         if len(self._found[key].sequences) < 1:
             self._found[key].sequences.append(record["sequence"])
 
+    @property
+    def num_left_out(self) -> int:
+        """What there was too much of; complete after `maps`."""
+        return self._num_dropped + self._num_cut
+
     def maps(self) -> list[Placement]:
         """The largest first."""
         found = sorted(self._found.values(), key=lambda p: (-len(p.seats), -p.count))
-        self.num_left_out += max(0, len(found) - MAX_MAPS)
+        self._num_cut = max(0, len(found) - MAX_MAPS)
         return found[:MAX_MAPS]
 
 

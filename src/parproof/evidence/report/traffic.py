@@ -46,7 +46,7 @@ class Heats:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str, str], Heat] = {}
-        self.num_left_out = 0
+        self._num_dropped = self._num_cut = 0
         self.num_without_peers = 0
 
     def add(self, record: dict[str, Any]) -> None:
@@ -68,10 +68,15 @@ class Heats:
         key = heat.kind, heat.experiment, heat.name if heat.kind == "routes" else "", str(heat.num_bytes)
         if key not in self._found:
             if len(self._found) == 4 * MAX_CHARTS:
-                self.num_left_out += 1
+                self._num_dropped += 1
                 return
             self._found[key] = heat
         self._found[key].sequences.append(record["sequence"])
+
+    @property
+    def num_left_out(self) -> int:
+        """What there was too much of; complete after `charts`."""
+        return self._num_dropped + self._num_cut
 
     def charts(self) -> list[Heat]:
         """Routes before ledgers, more ranks before fewer, more bytes before fewer."""
@@ -79,7 +84,7 @@ class Heats:
             self._found.values(),
             key=lambda heat: (heat.kind != "routes", -len(heat.num_bytes), -heat.num_crossing, heat.name),
         )
-        self.num_left_out += max(0, len(found) - MAX_CHARTS)
+        self._num_cut = max(0, len(found) - MAX_CHARTS)
         return found[:MAX_CHARTS]
 
 

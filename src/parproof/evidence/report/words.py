@@ -23,14 +23,14 @@ def catalogue(lang: str) -> dict[str, str]:
 
 
 class Words:
-    """`words("totals.ok", n=3)`: the text of a key in one language; a key that is not there is an error."""
+    """`words(key, n=3)`: the text of a key in one language; a key that is not there is an error."""
 
     def __init__(self, lang: str) -> None:
         self.lang = lang
         self._texts = catalogue(lang)
 
     def __call__(self, key: str, **values: Any) -> str:
-        """Words("…", n=1) takes the key's «.one» where there is one."""
+        """With n=1 it takes the key's «.one» where there is one."""
         # Plain str: autoescape still sees whatever was put into the places.
         text = self._texts[f"{key}.one" if values.get("n") == 1 and f"{key}.one" in self._texts else key]
         if not values:

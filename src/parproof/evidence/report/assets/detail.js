@@ -119,9 +119,9 @@ function times(detail) {
 function sampled(detail) {
   const told = detail.time.measured;
   if (!told) return null;
-  const rows = told.map((m) => [ev(m.name ?? m), ev(seconds(m.median_s)), ev(seconds(m.p95_s)), count(m.repeats), count(m.warmup)]);
+  const rows = told.map((m) => (typeof m === "string" ? [ev(m)] : [ev(m.name), ev(seconds(m.median_s)), ev(seconds(m.p95_s)), count(m.repeats), count(m.warmup)]));
   const heads = [say("timing.name"), [say("timing.median")], [say("timing.p95")], [say("timing.repeats")], [say("field.warmup")]];
-  const samples = make("details", null, make("summary", null, say("timing.samples")), told.map((m) => [make("h5", null, ev(m.name ?? m)), tree(m.samples_s ?? null)]));
+  const samples = make("details", null, make("summary", null, say("timing.samples")), told.filter((m) => typeof m !== "string").map((m) => [make("h5", null, ev(m.name)), tree(m.samples_s)]));
   return part(say("timing.title"), "full", table(say("timing.title"), heads, rows), samples);
 }
 

@@ -56,7 +56,7 @@ function table(caption, heads, rows, groups = null) {
     return make("tr", { class: kind }, cells.map((cell, n) => make(n ? "td" : "th", { scope: n ? null : "row", class: numeric[n] ? "num" : null }, cell)));
   });
   const whole = make("table", null, make("caption", null, caption), make("thead", null, over, head), make("tbody", null, body));
-  return make("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": say("scrollTable") }, whole);
+  return make("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": say("scrollTable") }, whole);
 }
 
 /* Pairs of name and value; a null value is told with its reason. */

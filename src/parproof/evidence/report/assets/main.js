@@ -100,7 +100,8 @@ function startFilters() {
   input.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => choose("q", input.value.trim()), 120); });
   form.append(make("label", { class: "grow" }, say("filter.text"), input));
   for (const name of filters.slice(1)) {
-    const told = (value) => (name === "status" ? say(`status.${value}`) : value === "none" && name === "level" ? say("levelNone") : value);
+    const short = (text) => (text.length > 40 ? `${text.slice(0, 40)}…` : text);
+    const told = (value) => (name === "status" ? say(`status.${value}`) : value === "none" && name === "level" ? say("levelNone") : short(value));
     const select = make("select", { name }, make("option", { value: "" }, say("filter.any")), options(name).map((value) => make("option", { value }, told(value))));
     select.addEventListener("change", () => choose(name, select.value));
     form.append(make("label", null, say(`column.${name}`), select));
