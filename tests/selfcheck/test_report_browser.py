@@ -161,6 +161,17 @@ def test_hostile_words_do_nothing_and_are_shown(opened):
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
 
 
+def test_every_cell_opens_as_many_records_as_it_counts(opened):
+    """Of its claim, subject and lane, and of no other."""
+    page = opened()
+    for cell in page.locator("a[data-cell]").all():
+        counted = sum(map(int, re.findall(r"\d+", " ".join(cell.locator(".chip").all_inner_texts()))))
+        cell.click()
+        assert page.locator("tr.drill .open-record").count() == counted > 0
+        cell.click()
+        assert page.locator("tr.drill").count() == 0
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(lang, scheme, opened):

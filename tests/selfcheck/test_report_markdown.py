@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 
 from parproof.cli import main
 from parproof.evidence.report import summary as md
+from parproof.evidence.report.cleaning import visible
 from parproof.evidence.report.words import LANGUAGES
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
@@ -90,6 +91,7 @@ def test_any_text_in_a_cell_is_one_code_span(text):
     cells = [tokens[n + 1] for n, token in enumerate(tokens) if token.type == "td_open"]
     assert [c.content for c in cells][1:] == ["end"]
     assert [c.type for c in cells[0].children] == (["code_inline"] if text else [])
+    assert "".join(c.content for c in cells[0].children).strip() == visible(text).strip()
 
 
 def test_it_has_at_most_1_mb_and_says_what_is_left_out(summarised, monkeypatch):

@@ -57,8 +57,6 @@ def _verdict(c: Contents, words: Words) -> list[str]:
 def code(text: str, limit: int = MAX_WORDS) -> str:
     """A code span whatever the text holds, in a table too: one line, a fence longer than any run of backticks."""
     shown = visible(cut(text, lambda shown, total: f"{shown}/{total}", limit)).replace("|", "\\|")
-    # A backslash before a pipe would undo the escape of the table.
-    shown = re.sub(r"(\\+)\\\|", lambda found: "\u29f5" * len(found[1]) + "\\|", shown)
     fence = "`" * (max((len(run) for run in re.findall("`+", shown)), default=0) + 1)
     space = " " if not shown or shown[0] in "` " or shown[-1] in "` " else ""
     return f"{fence}{space}{shown}{space}{fence}" if shown else ""
