@@ -115,6 +115,12 @@ def test_what_cannot_be_audited_gives_2_and_no_page(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_without_a_file_to_write_there_is_an_error_and_no_audit(sample, capsys):
+    """Exit status 2, and what to name."""
+    assert main(["report", str(sample)]) == 2
+    assert "--output FILE.html" in capsys.readouterr().err
+
+
 def test_junit_that_tells_otherwise_is_a_finding_of_the_page_too(page):
     """The report audits as the audit does."""
     found = page(FIXTURES / "good", "--junit", str(FIXTURES / "junit" / "junit-agrees.xml"))
