@@ -20,6 +20,7 @@ from parproof.commands import (
     seal,
     status,
 )
+from parproof.commands import audit, consume, faults, preflight, report, status
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
@@ -48,6 +49,7 @@ def _version(_: argparse.Namespace) -> int:
 COMMANDS = (
     audit.COMMAND,
     compare.COMMAND,
+    report.COMMAND,
     status.COMMAND,
     consume.COMMAND,
     merge.COMMAND,

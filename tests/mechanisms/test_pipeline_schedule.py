@@ -237,6 +237,7 @@ def test_c10_ranks_work_at_the_same_time(schedule, ranks, subject, evidence):
         modelled_bubble_ratio=float(cost.bubble_ratio(world, m)),
         stage_time_s=[busy_s for _, busy_s in steps],
         micro_batches_per_s=[m / makespan_s for makespan_s, _ in steps],
+        events=[[(e.kind, e.edge, e.stage, e.micro, e.at_s) for e in r["log"].entries] for r in run.results],
     )
     best = ratios.index(min(ratios))
     evidence.figures(idle_ratio=ratios[best], per_rank=steps[best][1], compute_s=max(steps[best][1]))

@@ -39,7 +39,10 @@ def test_no_oracle_touches_a_process_group(path):
             assert not (node.attr == "distributed" and getattr(node.value, "id", "") == "torch"), path.name
 
 
-@pytest.mark.parametrize("module", ["parproof", "parproof.plugin", "parproof.cli", "parproof.evidence.audit"])
+@pytest.mark.parametrize(
+    "module",
+    ["parproof", "parproof.plugin", "parproof.cli", "parproof.evidence.audit", "parproof.evidence.report"],
+)
 def test_importing_the_light_half_leaves_torch_out(module):
     """Checked in a fresh interpreter: another test may have imported torch here."""
     code = f"import sys, {module}; sys.exit('torch' in sys.modules)"

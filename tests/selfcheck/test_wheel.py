@@ -39,6 +39,10 @@ def test_the_wheel_holds_schemas_registry_mutants_and_the_type_marker(wheel):
         assert f"parproof/_schemas/{path.name}" in names
     for path in (ROOT / "src" / "parproof").rglob("*.toml"):
         assert str(path.relative_to(ROOT / "src")) in names
+    report = ROOT / "src" / "parproof" / "evidence" / "report"
+    parts = [path for kind in ("*.jinja", "*.css", "*.js", "*.json") for path in report.rglob(kind)]
+    assert len(parts) > 15
+    assert {str(path.relative_to(ROOT / "src")) for path in parts} - names == set()
     assert "parproof/py.typed" in names
     assert not [name for name in names if name.startswith(("tests/", "fixtures/", "conftest"))]
 
@@ -58,3 +62,7 @@ def test_an_auditor_can_use_it_without_torch_and_pytest(wheel, tmp_path):
     assert "PAR-ZERO-STATE" in status.stdout
     audit = parproof("audit", ROOT / "fixtures" / "evidence" / "good")
     assert audit.returncode == 0, audit.stdout + audit.stderr
+    page = tmp_path / "report.html"
+    report = parproof("report", ROOT / "fixtures" / "evidence" / "good", "--output", page, "--lang", "zh")
+    assert report.returncode == 0, report.stdout + report.stderr
+    assert page.read_text("utf-8").startswith("<!doctype html>")
