@@ -17,10 +17,10 @@ from parproof.commands import (
     importing,
     merge,
     preflight,
+    report,
     seal,
     status,
 )
-from parproof.commands import audit, consume, faults, preflight, report, status
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
