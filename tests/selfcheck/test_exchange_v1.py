@@ -98,6 +98,8 @@ CLAIMS = [
     ("not-positive", ("metrics.step_time_ms_per_rank", [-1.0, 2.0])),
     ("identity-consistent", ("workload.world_size", 8)),
     ("identity-consistent", ("hardware.ranks.1.rank", 0)),
+    ("identity-consistent", ("hardware.ranks", ABSENT), ("workload.world_size", 8)),
+    ("identity-consistent", ("hardware.ranks", [{"rank": r, "device": "cuda"} for r in (0, 1, 1)])),
     ("identity-consistent", ("hardware.world_size", 4)),
     ("value-derived", ("workload.micro_batch", 1), ("workload.gradient_accumulation", 1)),
     ("ranks-incomplete", ("metrics.step_time_ms_per_rank", [31.0])),
