@@ -127,7 +127,7 @@ def write(
         sink = store.EvidenceStore(path, root=ROOT, command=["pytest", "--evidence", "evidence"], label=LABEL)
         sink.open()
         written = [
-            sink.add(_with_accelerator(build(_timed(one, number)), accelerator))
+            sink.add(_placed(build(_timed(one, number)), accelerator, described["machine"]["hostname"]))
             for number, one in enumerate(outcomes)
         ]
         bad = [
@@ -156,7 +156,12 @@ def _timed(one: Outcome, number: int) -> Outcome:
     return replace(one, started=_at(number + 0.2), ended=_at(number + 0.8))
 
 
-def _with_accelerator(record: dict[str, Any], accelerator: str | None) -> dict[str, Any]:
+def _placed(record: dict[str, Any], accelerator: str | None, machine: str) -> dict[str, Any]:
+    """On that machine, its ranks too."""
+    runs = (record["observation"] or {"runs": ()})["runs"]
+    for ranks in (*(run["ranks"] for run in runs), record["topology"]["ranks"] or ()):
+        for rank in ranks:
+            rank["hostname"] = machine
     if accelerator and record["communication"]["backend"] == "nccl":
         record["topology"]["accelerator"] = accelerator
         del record["not_collected"]["topology.accelerator"]

@@ -1,5 +1,6 @@
 """`parproof compare`: exit status, table, Markdown, document; hostile words steer nothing, and no file is overwritten."""
 
+import datetime
 import json
 import os
 import runpy
@@ -157,7 +158,9 @@ def test_sides_that_were_not_made_in_turn_are_told(tmp_path, capsys, monkeypatch
     """All of one before all of the other: then time is a second factor."""
     runs = []
     for hour in range(1, 5):
-        monkeypatch.setitem(make.write.__globals__, "CLOCK", f"2026-01-02T0{hour}:00:00.000000+00:00")
+        monkeypatch.setitem(
+            make.write.__globals__, "CLOCK", datetime.datetime(2026, 1, 2, hour, tzinfo=datetime.UTC)
+        )
         outcomes = [make.outcome("test_c8", "C8", times=[make.timing("step", hour)])]
         runs.append(str(make.write(tmp_path / str(hour), outcomes)))
     told = []

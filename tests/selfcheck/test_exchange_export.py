@@ -1,5 +1,6 @@
 """What is exported keeps the published contract and our stricter schema, and says no more than the records."""
 
+import platform
 import json
 import shutil
 from pathlib import Path
@@ -49,7 +50,7 @@ def places(value, path=()):
 def ranks(device, backend):
     """Two ranks that reported."""
     seats = [
-        {"rank": r, "local_rank": r, "pid": 9 + r, "host": "host0", "hostname": "n", "device": f"{device}{r}"}
+        {"rank": r, "local_rank": r, "pid": 9 + r, "host": "host0", "hostname": platform.node(), "device": f"{device}{r}"}
         for r in range(2)
     ]
     facts = {"launcher": "local", "backend": backend, "world_size": 2, "ranks": seats, "host_kind": "real"}
@@ -74,7 +75,7 @@ def project_evidence(tmp_path):
     run = {"runs": [(ranks("cuda:", "nccl"), [(), ()])]}
     outcomes = [
         Outcome("t.py::a", "ok", 1.0, times=times, model="m", measurements={"ttft_ms": 41.5}, **run, **about),
-        Outcome("t.py::b", "ok", 1.0, **run, **about),
+        Outcome("t.py::b", "ok", 1.0, model="m", **run, **about),
         Outcome(
             "t.py::c",
             "failed",

@@ -182,7 +182,7 @@ def no_merge(path, records, manifest):
         (other_order, {"origins-kept"}),
         (file_gone, {"origins-kept"}),
         (a_link, {"origins-kept", "files-bound"}),
-        (no_merge, {"origins-kept"}),
+        (no_merge, {"origins-kept", "environment-bound"}),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
@@ -197,7 +197,7 @@ def test_what_a_forger_changes_in_merged_evidence_is_found(change, rules, merged
     [
         ({"exit_status": 0}, "counts", "shard aaaaaaaa: run"),
         ({"flaky": [FLAKY]}, "flaky-named", f"shard aaaaaaaa: {FLAKY}"),
-        ({"ended": "2026-01-02T03:04:04.000000+00:00"}, "clock-forward", "run"),
+        ({"ended": "2026-01-02T03:04:04.000000+00:00"}, "clock-forward", "shard aaaaaaaa: run"),
         ({"last_record": "f" * 64}, "origins-kept", "shard aaaaaaaa"),
         ({"num_records": 5}, "origins-kept", "shard aaaaaaaa"),
     ],

@@ -39,12 +39,7 @@ def merge(
         )
     told = progress or (lambda done, total: None)
     inputs = [_read(directory, told) for directory in directories]
-    _check(inputs)
-    for directory in directories:
-        if output.resolve().is_relative_to(directory.resolve()):
-            raise UsageError(
-                f"{output} is inside the shard {directory}", expected="a place beside it", where="--output"
-            )
+    _check(inputs, output)
     ordered = shards.in_order([one.shard for one in inputs])
     by_run = {one.shard.run_id: one for one in inputs}
     store = EvidenceStore(
@@ -96,8 +91,15 @@ def _read(directory: Path, progress: Progress) -> _Input:
     return _Input(directory, shards.Shard(manifest, read_json(directory, ENVIRONMENT)))
 
 
-def _check(inputs: Sequence[_Input]) -> None:
-    """Refuse shards of different runs."""
+def _check(inputs: Sequence[_Input], output: Path) -> None:
+    """Refuse shards of different runs, and a place in one of them."""
+    for one in inputs:
+        if output.resolve().is_relative_to(one.directory.resolve()):
+            raise UsageError(
+                f"{output} is inside the shard {one.directory}",
+                expected="a place beside it",
+                where="--output",
+            )
     for what, values in shards.incompatible([one.shard for one in inputs]):
         raise UsageError(
             f"the shards are not of one run: {what}: {values}",
