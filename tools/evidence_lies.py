@@ -801,3 +801,36 @@ def _wrong_and_exposed(directory: Directory) -> None:
     record["observation"] |= {"warmup": None, "repeats": None}
     made_to_fit(record)
     failed(record)
+
+
+# -- what else follows -----------------------------------------------------------------------------------------
+
+put(
+    "observation-consistent--strategy",
+    "project",
+    "identity/strategy",
+    "zero3",
+    "another strategy than was run",
+)
+put(
+    "observation-consistent--rank",
+    "ledger",
+    "communication/ledger/0/ranks",
+    [0, 64],
+    "a rank that was not there",
+)
+put(
+    "observation-consistent--off",
+    "value",
+    "observation/runs/0/ledger",
+    False,
+    "calls seen by a ledger that was off",
+)
+put("claims-registered--page", "value", "identity/page", "81", "another page than the experiment's")
+put(
+    "decision-needs-comparison--reason",
+    "value",
+    "conclusion/decision_reason",
+    "clearly faster",
+    "a verdict as a reason",
+)
