@@ -816,3 +816,36 @@ def unnamed_flaky(directory: Directory) -> None:
     }
     del failed["not_collected"]["conclusion.failure"]
     directory.manifest |= {"exit_status": 1}
+
+
+# -- what else follows -----------------------------------------------------------------------------------------
+
+put(
+    "observation-consistent--strategy",
+    "project",
+    "identity/strategy",
+    "zero3",
+    "another strategy than was run",
+)
+put(
+    "observation-consistent--rank",
+    "ledger",
+    "communication/ledger/0/ranks",
+    [0, 64],
+    "a rank that was not there",
+)
+put(
+    "observation-consistent--off",
+    "value",
+    "observation/runs/0/ledger",
+    False,
+    "calls seen by a ledger that was off",
+)
+put("claims-registered--page", "value", "identity/page", "81", "another page than the experiment's")
+put(
+    "decision-needs-comparison--reason",
+    "value",
+    "conclusion/decision_reason",
+    "clearly faster",
+    "a verdict as a reason",
+)

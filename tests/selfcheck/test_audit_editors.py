@@ -28,6 +28,7 @@ TRUSTED = (
     *(f"communication/ledger/*/{name}" for name in ("op", "dtype", "phase", "group_size", "control")),
     *(f"communication/ledger/*/{name}" for name in ("in_bytes", "out_bytes", "ranks/*")),
     "communication/predicted/rank",
+    "communication/predicted/lines/*/group_size",
     "communication/wire_model/sent_bytes/*",
     *(f"conclusion/{name}" for name in ("expected_nonconformance", "failure/*", "skip/*")),
     *(f"identity/{name}" for name in ("lane", "parameters/*", "subject/*", "workload/*")),

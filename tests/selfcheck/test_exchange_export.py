@@ -50,7 +50,14 @@ def places(value, path=()):
 def ranks(device, backend):
     """Two ranks that reported."""
     seats = [
-        {"rank": r, "local_rank": r, "pid": 9 + r, "host": "host0", "hostname": platform.node(), "device": f"{device}{r}"}
+        {
+            "rank": r,
+            "local_rank": r,
+            "pid": 9 + r,
+            "host": "host0",
+            "hostname": platform.node(),
+            "device": f"{device}{r}",
+        }
         for r in range(2)
     ]
     facts = {"launcher": "local", "backend": backend, "world_size": 2, "ranks": seats, "host_kind": "real"}

@@ -138,7 +138,14 @@ def test_what_is_missing_lowers_the_level_and_no_word_raises_it(changes, level, 
 def on_gpus(tmp_path):
     """A project that ran as a benchmark on two GPUs."""
     seats = [
-        {"rank": r, "local_rank": r, "pid": 9 + r, "host": "host0", "hostname": platform.node(), "device": f"cuda:{r}"}
+        {
+            "rank": r,
+            "local_rank": r,
+            "pid": 9 + r,
+            "host": "host0",
+            "hostname": platform.node(),
+            "device": f"cuda:{r}",
+        }
         for r in range(2)
     ]
     facts = {"launcher": "local", "backend": "nccl", "world_size": 2, "ranks": seats, "host_kind": "real"}
