@@ -12,6 +12,7 @@ import argparse
 import copy
 import multiprocessing
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,12 @@ def make(path: Path, num_records: int) -> None:
     for number in range(num_records):
         record = copy.deepcopy(good[number % len(good)])
         record["identity"]["nodeid"] = f"{record['identity']['nodeid'].split('[')[0]}[{number}]"
+        for entry in record["time"]["measured"] or ():
+            # Samples of its own, or it would be one timing under many names.
+            last_s = 0.001 + number * 1e-9
+            entry["samples_s"] = [[last_s, *samples_s[1:]] for samples_s in entry["samples_s"]]
+            slowest = sorted(max(samples_s) for samples_s in zip(*entry["samples_s"], strict=True))
+            entry |= {"median_s": statistics.median(slowest), "p95_s": slowest[-1]}
         directory.records.append(record)
     directory.manifest["collected"] = [r["identity"]["nodeid"] for r in directory.records]
     directory.write(path)

@@ -8,7 +8,19 @@ import sys
 from collections.abc import Sequence
 
 from parproof import __version__
-from parproof.commands import audit, consume, faults, preflight, report, status
+from parproof.commands import (
+    audit,
+    compare,
+    consume,
+    export,
+    faults,
+    importing,
+    merge,
+    preflight,
+    report,
+    seal,
+    status,
+)
 from parproof.commands.command import OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
@@ -36,9 +48,14 @@ def _version(_: argparse.Namespace) -> int:
 # In the order in which they are shown.
 COMMANDS = (
     audit.COMMAND,
+    compare.COMMAND,
     report.COMMAND,
     status.COMMAND,
     consume.COMMAND,
+    merge.COMMAND,
+    seal.COMMAND,
+    export.COMMAND,
+    importing.COMMAND,
     faults.COMMAND,
     preflight.COMMAND,
     Command("version", _version, "the version of this package"),

@@ -24,9 +24,7 @@ from parproof.workloads import pipeline_cases as cases
 
 pytestmark = [pytest.mark.experiment("PAR-PIPELINE-SCHEDULE"), pytest.mark.lanes("cpu")]
 
-DEADLINE_S = (
-    15.0  # a schedule that deadlocks is named by the ranks' stacks; a good one takes well below a second
-)
+DEADLINE_S = 15.0  # a schedule that deadlocks is named by stacks; a good one takes below a second
 by_schedule = pytest.mark.parametrize("schedule", cases.SCHEDULES)
 by_engine = pytest.mark.parametrize("schedule", cases.ENGINES)
 on_worlds = pytest.mark.parametrize(("world", "schedule"), cases.ON_WORLDS.values(), ids=cases.ON_WORLDS)
@@ -133,9 +131,11 @@ def test_c4_the_weight_gradients_it_returns_are_those_it_computed(ranks, subject
 
 @pytest.mark.claim("C5")
 @on_worlds
-def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, ranks, subject):
+def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, ranks, subject, evidence):
     """What a subject reports is compared with what its ledger, the stages' modules and the clock saw."""
     run, case = trained(ranks, subject, world, schedule)
+    evidence.on("pipeline_chain", schedule=schedule, world=world, micro_batches=case.plan.num_micro_batches)
+    evidence.measured(events=checks.pipeline_order.timed(run))
     checks.pipeline_order.assert_order(run, case)
     checks.pipeline_order.assert_reports_are_true(run, case)
 

@@ -12,6 +12,7 @@ from parproof.errors import UsageError
 from parproof.evidence import canonical
 from parproof.evidence.audit import audit
 from parproof.evidence.audit.reading import parse
+from parproof.evidence.environment import source_tree
 from parproof.evidence.places import without_places
 
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(180)]
@@ -170,3 +171,24 @@ def test_a_marker_that_is_not_registered_is_an_error_here_and_free_elsewhere(pro
     result = project.runpytest_subprocess("-p", "parproof.plugin.registered")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*{text}*"])
+
+
+def test_evidence_in_the_checkout_does_not_change_what_was_tested(tmp_path):
+    """Shards of one tree have one fingerprint, also where the first one was written into it."""
+
+    def git(*arguments):
+        names = ["-c", "user.name=n", "-c", "user.email=e@example.org"]
+        subprocess.run(["git", "-C", str(tmp_path), *names, *arguments], check=True, capture_output=True)
+
+    git("init")
+    git("commit", "--allow-empty", "-m", "empty")
+    clean = source_tree(tmp_path)
+    assert clean["dirty"] is False
+    for name in ("out", ".out.partial-123"):
+        (tmp_path / name).mkdir()
+        for file in ("manifest.json", "records.jsonl"):
+            (tmp_path / name / file).write_text("{}")
+    assert source_tree(tmp_path) == clean
+    (tmp_path / "test_more.py").write_text("")
+    assert source_tree(tmp_path)["dirty"] is True
+    assert source_tree(tmp_path)["fingerprint"] != clean["fingerprint"]

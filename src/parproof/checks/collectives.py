@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from parproof.checks.ledger import assert_ledger
+from parproof.checks.provided import missing
+from parproof.checks.provided import provided as provided_of
 from parproof.checks.values import assert_exact
 from parproof.cost.collective_traffic import Place, collective_traffic
 from parproof.cost.traffic import Traffic
@@ -49,19 +51,18 @@ class Seen:
 
 
 def provided(subject: SubjectRef, cases: Sequence[Case], aspect: str = "") -> list[Case]:
-    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left.
+    """See checks.provided; where it provides none of these reductions, the same operations with others.
 
-    aspect   a subject may provide a case and not this about it: «.async» (starts, and completes in `wait`),
-             «.traffic» (its algorithm is one the cost model knows)
+    aspect   «.async» (starts, and completes in `wait`), «.traffic» (its algorithm is one the cost model knows)
     """
-    loaded = subject.load()
-    there = [case for case in cases if loaded.reason_against(case.capability) is None]
-    if not there:
-        there = [case for case in _other_reductions(cases) if loaded.reason_against(case.capability) is None]
-    kept = [case for case in there if loaded.reason_against(case.capability + aspect) is None]
-    if not kept:
-        subject.require(there[0].capability + aspect if there else cases[0].capability)
-    return kept
+    others = _other_reductions(cases)
+    nothing = all(missing(subject, needs(case)) for case in cases)
+    return provided_of(subject, others if nothing and others else cases, needs, aspect)
+
+
+def needs(case: Case) -> tuple[str, ...]:
+    """Capabilities that a case takes."""
+    return (case.capability,)
 
 
 def seen(run: Run, cases: Sequence[Case], groups: Sequence[Sequence[int]] | None = None) -> Iterator[Seen]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from parproof.checks.bounds import reassociation_bound
+from parproof.checks.provided import provided as provided_of
 from parproof.checks.tensor import assert_pieces
 from parproof.checks.values import assert_exact, assert_within
 from parproof.cost import expert as cost
@@ -26,16 +27,8 @@ EPS = {"float64": 2.0**-52, "float32": 2.0**-23}
 
 
 def provided(subject: SubjectRef, pairs: Sequence[tuple[Case, Any]]) -> list[tuple[Case, Any]]:
-    """The cases, with what goes with them, that the subject says it provides.
-
-    Errors: Unsupported, with its reason, when none is left.
-    """
-    loaded = subject.load()
-    kept = [pair for pair in pairs if not any(loaded.reason_against(need) for need in needs(pair[0]))]
-    if not kept:
-        for need in needs(pairs[0][0]):
-            subject.require(need)
-    return kept
+    """The cases with what goes with them; see checks.provided."""
+    return provided_of(subject, pairs, lambda pair: needs(pair[0]))
 
 
 def needs(case: Case) -> tuple[str, ...]:

@@ -24,6 +24,14 @@ def observed(run: Run) -> list[list[Event]]:
     return [[event for event, _, _ in _spans(result["log"])] for result in run.results]
 
 
+def timed(run: Run) -> list[list[tuple[str, str, int, int, float]]]:
+    """[rank]: (kind, edge, stage, micro-batch, seconds on the host's clock) of each start and end it reports."""
+    return [
+        [(e.kind, e.edge, e.stage, e.micro, e.at_s) for e in result["log"].entries if e.kind in EVENTS]
+        for result in run.results
+    ]
+
+
 def _spans(log: Log) -> list[tuple[Event, Entry, Entry]]:
     """(event, its start, its end), in the order of starts."""
     said = [entry for entry in log.entries if entry.kind in EVENTS]

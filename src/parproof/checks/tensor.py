@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from parproof.checks.bounds import reassociation_bound
+from parproof.checks.provided import provided as provided_of
 from parproof.checks.values import assert_exact, assert_within
 from parproof.cost.tensor_plan import attention_plan
 from parproof.errors import InvalidPlan
@@ -23,16 +24,8 @@ NORM_RELATIVE = 1e-13
 
 
 def provided(subject: SubjectRef, cases: Sequence[Case], p: int, aspect: str = "") -> list[Case]:
-    """The cases that the subject says it provides. Errors: Unsupported, with its reason, when none is left.
-
-    aspect   «.traffic»: it sends what the cost model says, not only the right values
-    """
-    loaded = subject.load()
-    there = [case for case in cases if loaded.reason_against(capability(case, p)) is None]
-    kept = [case for case in there if loaded.reason_against(capability(case, p) + aspect) is None]
-    if not kept:
-        subject.require(capability(there[0], p) + aspect if there else capability(cases[0], p))
-    return kept
+    """See checks.provided."""
+    return provided_of(subject, cases, lambda case: (capability(case, p),), aspect)
 
 
 def capability(case: Case, p: int) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from parproof import registry
 from parproof.errors import UsageError
-from parproof.evidence.audit import audit
-from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
-from parproof.evidence.store import RECORDS
 
 # Which risk of a plan the records of a role can answer.
 ANSWERS = {
@@ -41,19 +40,32 @@ def consume(directory: Path, consumer: str, *, min_level: str = "real_benchmark"
     Errors   UsageError for an unknown consumer, one without edges, or evidence that does not pass its audit;
              Unusable when there is none
     """
-    edges = [edge for edge in registry.load().edges if edge.consumer == consumer]
-    if not edges:
-        known = ", ".join(sorted({edge.consumer for edge in registry.load().edges}))
-        raise UsageError(f"{consumer} consumes nothing", expected=f"one of {known}", where="consume")
+    edges_of(consumer)
     findings = audit(directory).findings
     if findings:
         raise UsageError(f"the evidence does not pass its audit: {findings[0]}", where=str(directory))
     by_producer: dict[str, list[dict[str, Any]]] = {}
-    for _, line in read_lines(directory / RECORDS):
-        record = parse(line or b"null")
+    for record in records(directory):
         by_producer.setdefault(record["identity"]["semantic_id"], []).append(record)
+    return judge(consumer, by_producer, min_level)
+
+
+def edges_of(consumer: str) -> list[registry.Edge]:
+    """What it may consume. Errors: UsageError for a consumer without edges, or an unknown one."""
+    edges = [edge for edge in registry.load().edges if edge.consumer == consumer]
+    if not edges:
+        known = ", ".join(sorted({edge.consumer for edge in registry.load().edges}))
+        raise UsageError(f"{consumer} consumes nothing", expected=f"one of {known}", where="consume")
+    return edges
+
+
+def judge(
+    consumer: str, by_producer: Mapping[str, Sequence[Mapping[str, Any]]], min_level: str = "real_benchmark"
+) -> list[Consumption]:
+    """Every edge of a consumer, over records of evidence that has passed its audit."""
     judged = [
-        _judge(edge.producer, edge.role, by_producer.get(edge.producer, []), min_level) for edge in edges
+        _judge(edge.producer, edge.role, by_producer.get(edge.producer, ()), min_level)
+        for edge in edges_of(consumer)
     ]
     return _of_equal_workload(judged)
 
@@ -63,11 +75,11 @@ def answered_risks(consumed: list[Consumption]) -> frozenset[str]:
     return frozenset(ANSWERS[edge.role] for edge in consumed if edge.usable and edge.role in ANSWERS)
 
 
-def _judge(producer: str, role: str, records: list[dict[str, Any]], min_level: str) -> Consumption:
+def _judge(producer: str, role: str, produced: Sequence[Mapping[str, Any]], min_level: str) -> Consumption:
     def refused(reason: str) -> Consumption:
         return Consumption(producer, role, False, reason)
 
-    ran = [record for record in records if record["conclusion"]["status"] != "skipped"]
+    ran = [record for record in produced if record["conclusion"]["status"] != "skipped"]
     if not ran:
         return refused("no record that ran")
     wrong = [

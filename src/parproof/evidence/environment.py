@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -60,7 +61,7 @@ def source_tree(root: Path) -> dict[str, Any]:
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:
         return {"commit": None, "dirty": None, "fingerprint": package_fingerprint()}
-    status = _git(root, "status", "--porcelain") or ""
+    status = _status(root)
     diff = _git(root, "diff", "HEAD") or ""
     tree = _git(root, "rev-parse", "HEAD^{tree}")
     return {
@@ -68,6 +69,21 @@ def source_tree(root: Path) -> dict[str, Any]:
         "dirty": bool(status.strip()),
         "fingerprint": canonical.digest([tree, status, diff, package_fingerprint()]),
     }
+
+
+def _status(root: Path) -> str:
+    """What git has to say of the tree, less evidence that lies in it: writing some does not change what was tested."""
+    top = Path(_git(root, "rev-parse", "--show-toplevel") or root)
+    lines = (_git(root, "status", "--porcelain") or "").splitlines()
+    return "\n".join(
+        line for line in lines if not (line.startswith("?? ") and _is_evidence(top / line[3:].strip('"')))
+    )
+
+
+def _is_evidence(path: Path) -> bool:
+    """A finished evidence directory, or one that is being written (see store.py)."""
+    being_written = re.fullmatch(r"\..+\.partial-\d+", path.name) is not None
+    return being_written or all((path / name).is_file() for name in ("manifest.json", "records.jsonl"))
 
 
 def package_fingerprint() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,9 @@ SCOPES = ("single_process", "single_host", "emulated_hosts", "multi_host")
 FIVE_LEVELS = {level: level for level in LEVELS} | {"cpu_process_group": "cpu_simulation"}
 
 MIN_REPEATS = 2
+TRANSPORTS = ("gloo", "nccl")
+# Words by which a stand-in calls itself: its time is no model's and no serving engine's.
+_STAND_INS = {"synthetic", "gemm", "matmul", "random", "toy", "fake", "dummy", "mock", "fixture"}
 
 
 def compute_level(observation: Mapping[str, Any] | None) -> tuple[str | None, str]:
@@ -38,9 +42,9 @@ def compute_level(observation: Mapping[str, Any] | None) -> tuple[str | None, st
 
 
 def _level_of_run(run: Mapping[str, Any]) -> tuple[str, str]:
-    if run["backend"] not in ("gloo", "nccl"):
+    if run["backend"] not in TRANSPORTS:
         return "cpu_simulation", f"backend {run['backend']} is no real transport"
-    if run["world_size"] < 2 or len({(r["hostname"], r["pid"]) for r in run["ranks"]}) < run["world_size"]:
+    if run["world_size"] < 2 or num_processes(run) < run["world_size"]:
         if _num_gpus(run):
             return "gpu_smoke", "one rank on a GPU"
         return "cpu_simulation", "fewer processes than ranks, or one rank"
@@ -65,7 +69,7 @@ def _raised(observation: Mapping[str, Any], level: str, why: str) -> tuple[str, 
             (observation["workload_id"] is not None, "a fixed workload"),
             ((observation["warmup"] or 0) >= 1, "warm-up"),
             ((observation["repeats"] or 0) >= MIN_REPEATS, "repeats"),
-            (observation["model"] is not None, "a real model or backend"),
+            (is_real_model(observation["model"]), "a real model or backend"),
         )
         if not holds
     ]
@@ -91,6 +95,21 @@ def _scope_of_run(run: Mapping[str, Any]) -> str:
     if run["host_kind"] == "emulated":
         return "emulated_hosts"
     return "multi_host" if len({r["hostname"] for r in run["ranks"]}) > 1 else "single_host"
+
+
+def is_real_model(name: str | None) -> bool:
+    """A name that does not itself say stand-in; whether the model was there, only who ran it knows."""
+    return name is not None and not _STAND_INS & set(re.findall("[a-z]+", name.lower()))
+
+
+def num_processes(run: Mapping[str, Any]) -> int:
+    """Ranks that share a process move nothing between processes."""
+    return len({(rank["hostname"], rank["pid"]) for rank in run["ranks"]})
+
+
+def moves_bytes(run: Mapping[str, Any]) -> bool:
+    """Was there something to communicate over: a real transport, and a process for each rank?"""
+    return run["backend"] in TRANSPORTS and num_processes(run) >= run["world_size"]
 
 
 def _num_gpus(run: Mapping[str, Any]) -> int:

@@ -23,6 +23,8 @@ def without_places(root: Path) -> Callable[[str], str]:
     outside = re.compile(r"(?<![\w./])(?:\.\./)+(?:[^\s:/]+/)*?((?:[^\s:/]+/)?[^\s:/]+\.py)\b")
 
     def replaced(text: str) -> str:
+        if "/" not in text:  # most texts of a record: no path is in them
+            return text
         return outside.sub(r"<outside>/\1", pattern.sub(lambda found: known[found.group()], text))
 
     return replaced

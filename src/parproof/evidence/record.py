@@ -10,11 +10,13 @@ from typing import Any
 from parproof import registry
 from parproof.evidence import canonical, ledger_summary, wire_model
 from parproof.evidence.level import compute_level, compute_scope, may_claim_performance
+from parproof.evidence.reasons import why_null
 from parproof.ledger.rows import Row
 
 SCHEMA = "parproof-record/v1"
 STATUSES = ("ok", "failed", "blocked", "skipped")
 DECISIONS = ("accept", "tune", "reject", "pending")
+PENDING = "a decision needs a comparison of two runs; one record is none"
 
 
 FIGURES = {
@@ -44,6 +46,8 @@ class Outcome:
     traces   sha256 of each trace that was kept beside the records
     times    name, samples_s[rank][repeat], warmup
     predicted  rank, and the lines that the cost model gives for it in the last run
+    started, ended  UTC, in the process that ran the test; None when it died before it could tell
+    worker   which process of the run that was: «main», or the name of the xdist worker
     """
 
     nodeid: str
@@ -68,10 +72,13 @@ class Outcome:
     expected_nonconformance: str | None = None
     model: str | None = None
     traces: Sequence[str] = ()
+    started: str | None = None
+    ended: str | None = None
+    worker: str = "main"
 
 
 def build(outcome: Outcome, text: Callable[[str], str] = str) -> dict[str, Any]:
-    """The record, without its place in a run (sequence, run id, previous hash): the store adds those.
+    """The record, without its place in a run (number, run id, previous hash, provenance): the store adds those.
 
     text   applied to every string: takes the machine's places out
     """
@@ -87,10 +94,11 @@ def build(outcome: Outcome, text: Callable[[str], str] = str) -> dict[str, Any]:
         "conclusion": _conclusion(outcome, level, why, compute_scope(observation)),
         "measurements": dict(outcome.measurements),
         "observation": observation,
+        "provenance": {"worker": outcome.worker},
     }
     for group, values in outcome.figures.items():
         record[group] |= values
-    record["not_collected"] = _reasons(record, outcome)
+    record["not_collected"] = why_null(record)
     found: dict[str, Any] = canonical.plain(record, outcome.nodeid, text)
     return found
 
@@ -134,7 +142,7 @@ def _identity(outcome: Outcome) -> dict[str, Any]:
         "claims": list(outcome.claims),
         "tiers": sorted({claim.tier for claim in found if claim}),
         "page": page_of(outcome.experiment),
-        "strategy": _strategy(outcome),
+        "strategy": strategy_of(outcome.workload, outcome.parameters),
         "lane": outcome.lane,
         "subject": dict(outcome.subject) if outcome.subject else None,
         "parameters": dict(outcome.parameters),
@@ -149,8 +157,9 @@ def page_of(experiment: str | None) -> str | None:
     return ", ".join(f"{page} ({revision})" for page, revision in known.aliases) if known else None
 
 
-def _strategy(outcome: Outcome) -> str | None:
-    for told in (outcome.workload, outcome.parameters):
+def strategy_of(workload: Mapping[str, Any], parameters: Mapping[str, Any]) -> str | None:
+    """The strategy that a workload names, else the test's parameters."""
+    for told in (workload, parameters):
         if isinstance(told.get("strategy"), str):
             return str(told["strategy"])
     return None
@@ -212,6 +221,8 @@ def _time(outcome: Outcome) -> dict[str, Any]:
             }
         )
     return {
+        "started": outcome.started,
+        "ended": outcome.ended,
         "test_s": outcome.duration_s,
         "measured": measured or None,
         "compute_s": None,
@@ -231,7 +242,7 @@ def _conclusion(outcome: Outcome, level: str | None, why: str, scope: str | None
         "evidence_level": level,
         "level_reason": why,
         "decision": "pending",
-        "decision_reason": "a decision needs a comparison of two runs; one record is none",
+        "decision_reason": PENDING,
         "not_shown": not_shown(outcome.experiment, level, scope),
     }
 
@@ -242,52 +253,10 @@ def not_shown(experiment: str | None, level: str | None, scope: str | None) -> l
     limits = [known.not_shown] if known else []
     if not may_claim_performance(level):
         limits.append("performance: nothing about speed, memory or scaling of GPUs follows from this record")
+    else:
+        limits.append("other models, workloads, configurations, machines and versions")
+    if level == "profiler_trace":
+        limits.append("a verdict on the strategy: that takes a second run of equal workload")
     if scope != "multi_host":
         limits.append("cross-node behaviour")
     return limits or ["other workloads, machines and versions"]
-
-
-_ALWAYS = {
-    "topology.links": "the links between ranks were not probed",
-    "topology.accelerator": "no accelerator took part",
-    "communication.sync_frequency": "not derived by this suite",
-    "time.compute_s": "not separated from communication in this test",
-    "time.communication_s": "not separated from compute in this test",
-    "time.exposed_s": "no interval trace was read in this test",
-    "load.per_rank": "no load figure belongs to this test",
-    "load.max_over_mean": "no load figure belongs to this test",
-    "load.overflow": "no capacity belongs to this test",
-    "load.idle_ratio": "no idle time was measured",
-    "conclusion.fallback": "no fallback took place",
-}
-
-
-def _reasons(record: Mapping[str, Any], outcome: Outcome) -> dict[str, str]:
-    """Why each null is null."""
-    no_ranks = (
-        "no ranks were started" if outcome.status != "skipped" else "skipped before any rank was started"
-    )
-    reasons = {
-        "identity.semantic_id": "the test names no registered experiment",
-        "identity.page": "no registered experiment, so no page",
-        "identity.strategy": "the test compares no strategies",
-        "identity.lane": "the test names no lane",
-        "identity.subject": "the test takes no subject",
-        "identity.workload_id": "the test names no workload",
-        "communication.predicted": "the test predicts no traffic",
-        "communication.wire_model": wire_model.why_not(record["communication"]["backend"]),
-        "communication.wire_bytes": "bytes on the wire were not counted in this test",
-        "communication.ledger_complete": "completeness was not established",
-        "time.measured": "no timing belongs to this test",
-        "conclusion.failure": "no failure",
-        "conclusion.skip": "not skipped",
-        "conclusion.expected_nonconformance": "no listed defect applies",
-        "conclusion.evidence_level": "nothing was run",
-        "topology.scope": "nothing was run",
-    } | _ALWAYS
-    found = {}
-    for group in ("identity", "topology", "communication", "time", "load", "conclusion"):
-        for name, value in record[group].items():
-            if value is None:
-                found[f"{group}.{name}"] = reasons.get(f"{group}.{name}", no_ranks)
-    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from importlib import resources
@@ -38,12 +39,22 @@ def _schema(name: str) -> dict[str, Any]:
     return schema
 
 
-def violations(name: str, value: Any) -> Iterator[str]:
-    """«path: what is wrong», the shortest account of each violation."""
+MAX_VIOLATIONS = 20
+"""More of one document nobody reads."""
+
+
+def violations(name: str, value: Any, *, brief: bool = False) -> Iterator[str]:
+    """«path: what is wrong», the shortest account of each violation, of the first twenty.
+
+    brief   tell only one: for a large document, of which a full account could take hours
+    """
     if _accepted(name, value):
         return
+    if brief:
+        yield _first(name, value)
+        return
     nothing_found = True
-    for error in validator(name).iter_errors(value):
+    for error in itertools.islice(validator(name).iter_errors(value), MAX_VIOLATIONS):
         nothing_found = False
         yield _account(error.absolute_path, error.message)
     if nothing_found:
@@ -55,6 +66,16 @@ def _accepted(name: str, value: Any) -> bool:
         return _fast(name).is_valid(value)
     except ValueError:  # numbers that it cannot hold, text that is no Unicode
         return False
+
+
+def _first(name: str, value: Any) -> str:
+    try:
+        _fast(name).validate(value)
+    except jsonschema_rs.ValidationError as error:
+        return _account(error.instance_path, error.message)
+    except ValueError as error:
+        return f"(top): {str(error)[:300]}"
+    return "(top): not accepted"
 
 
 def _strict(name: str, value: Any) -> Iterator[str]:

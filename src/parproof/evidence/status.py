@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from parproof import registry
-from parproof.evidence.audit import audit
-from parproof.evidence.audit.reading import parse, read_lines
+from parproof.evidence.attempts import Ending, Tally
+from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
-from parproof.evidence.store import RECORDS
 
 _HEADINGS = {
     "en": ("experiment", "page", "contrast", "metrics", "claims", "state"),
@@ -22,8 +21,8 @@ _HEADINGS = {
 def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any]]:
     """One row an experiment. Evidence that does not pass its audit raises nothing but counts for nothing."""
     tested = _tested(checkout)
-    seen = _seen(evidence) if evidence is not None else {}
     sound = evidence is not None and not audit(evidence).findings
+    seen = _seen(evidence) if evidence is not None else {}
     rows = []
     for experiment in registry.load().experiments:
         implemented = experiment.id in tested if checkout else bool(experiment.claims)
@@ -76,14 +75,19 @@ def _tested(checkout: Path | None) -> set[str]:
 
 
 def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
-    found: dict[str, Counter[tuple[str, str | None]]] = {}
-    for _, line in read_lines(evidence / RECORDS):
-        record = parse(line) if line else None
-        if record and record["identity"]["semantic_id"]:
-            end = record["conclusion"]
-            counts = found.setdefault(record["identity"]["semantic_id"], Counter())
-            counts[end["status"], end["evidence_level"]] += 1
-    return found
+    """(status, level) of the tests of each experiment, a test with several attempts once, by its worst."""
+    tallies: dict[str, Tally] = {}
+    for record in records(evidence):
+        if record["identity"]["semantic_id"]:
+            tally = tallies.setdefault(record["identity"]["semantic_id"], Tally())
+            tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
+    return {
+        experiment: Counter(
+            (ending.status, None if ending.level == "none" else ending.level)
+            for ending in tally.worst.values()
+        )
+        for experiment, tally in tallies.items()
+    }
 
 
 def markdown(rows: list[dict[str, Any]], lang: str) -> str:

@@ -1,6 +1,7 @@
 """The `evidence` fixture, and from a test's outcome to its record and its JUnit properties.
 
 The record is built where the test ran and travels on the report (xdist ships extra attributes of a report as JSON).
+A plugin that runs a failed test again may keep the reports of the first attempt to itself, so the last one carries them all.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from parproof.evidence import canonical, traces
 from parproof.evidence.places import without_places
 from parproof.evidence.record import FIGURES
 from parproof.plugin import outcomes
+from parproof.plugin.ranks import RANKS
 from parproof.plugin.writing import artefacts_folder
 
 _EVIDENCE: pytest.StashKey[Evidence] = pytest.StashKey()
+_ATTEMPTS: pytest.StashKey[outcomes.Attempts] = pytest.StashKey()
 
 
 @dataclass
@@ -104,6 +107,15 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
     return made
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where a plugin runs a test again, nothing of the attempt before belongs to this one."""
+    keys: tuple[pytest.StashKey[Any], ...] = (outcomes.HISTORY, _EVIDENCE, RANKS)
+    for key in keys:
+        if key in item.stash:
+            del item.stash[key]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -119,7 +131,9 @@ def pytest_runtest_makereport(
     made = item.stash.get(_EVIDENCE, None)
     text = without_places(item.config.rootpath)
     record = build(outcomes.outcome_of(item, history, made.facts() if made else {}), text)
-    conclusion = record["conclusion"]
+    attempts = item.stash.setdefault(_ATTEMPTS, outcomes.Attempts())
+    attempts.records.append(record)
+    conclusion = attempts.worst["conclusion"]
     report.user_properties += [
         ("parproof.node", record["identity"]["nodeid"]),
         ("parproof.level", conclusion["evidence_level"] or "none"),
@@ -130,7 +144,7 @@ def pytest_runtest_makereport(
             " ".join(f"{record['identity']['semantic_id']}/{c}" for c in record["identity"]["claims"]),
         ),
     ]
-    report.parproof_record = record  # type: ignore[attr-defined]
+    report.parproof_attempts = attempts.plain()  # type: ignore[attr-defined]
     return report
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 import re
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from parproof.evidence.attempts import Ending
 from parproof.evidence.record import Outcome
 from parproof.plugin.lanes import lane_of
 from parproof.plugin.ranks import RANKS
@@ -27,6 +30,8 @@ class Phase:
     error_type: str | None
     text: str
     expected_failure: str | None
+    started_s: float
+    ended_s: float
 
     @classmethod
     def of(cls, report: pytest.TestReport, call: pytest.CallInfo[None]) -> Phase:
@@ -43,7 +48,26 @@ class Phase:
             error_type,
             text[:_MAX_TEXT],
             getattr(report, "wasxfail", None),
+            call.start,
+            call.stop,
         )
+
+
+@dataclass
+class Attempts:
+    """Records of one test in the order in which it was run; the key tells two tests of one name apart."""
+
+    key: str = field(default_factory=lambda: secrets.token_hex(8))
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def worst(self) -> dict[str, Any]:
+        """The record that the test is counted by."""
+        return min(self.records, key=lambda record: Ending.of(record["conclusion"]).severity)
+
+    def plain(self) -> dict[str, Any]:
+        """As it travels on a report."""
+        return {"key": self.key, "records": list(self.records)}
 
 
 HISTORY: pytest.StashKey[list[Phase]] = pytest.StashKey()
@@ -70,8 +94,16 @@ def outcome_of(item: pytest.Item, history: Sequence[Phase], facts: Mapping[str, 
         failure=failure,
         skip=skip,
         expected_nonconformance=expected,
+        started=_utc(history[0].started_s),
+        ended=_utc(history[-1].ended_s),
+        worker=getattr(item.config, "workerinput", {}).get("workerid", "main"),
         **facts,
     )
+
+
+def _utc(seconds: float) -> str:
+    """Seconds since the epoch as the store writes its own times."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="microseconds")
 
 
 def _judge(
@@ -144,7 +176,9 @@ def crashed(report: pytest.TestReport, text: Callable[[str], str]) -> dict[str, 
         "phase": "call",
         "rank": None,
     }
-    outcome = Outcome(report.nodeid, "blocked", report.duration, failure=failure, ran=False)
+    gateway = getattr(getattr(report, "node", None), "gateway", None)
+    worker = str(getattr(gateway, "id", "main"))
+    outcome = Outcome(report.nodeid, "blocked", report.duration, failure=failure, ran=False, worker=worker)
     return build(outcome, text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class Writer:
         self.collection_errors: list[str] = []
         self.num_deselected = 0
         self.error: str | None = None
+        self._written: Counter[str] = Counter()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -82,14 +84,17 @@ class Writer:
             self.collection_errors.append(self.text(report.nodeid))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write a record; a report without one is of a worker that crashed."""
-        record = getattr(report, "parproof_record", None)
-        if record is None and report.when not in ("setup", "call", "teardown"):
-            record = outcomes.crashed(report, self.text)
-        if record is None or self.error:
-            return
+        """Write what no report has told before; a report without a record is of a worker that crashed."""
+        told = getattr(report, "parproof_attempts", None)
+        records = []
+        if told is not None:
+            records = told["records"][self._written[told["key"]] :]
+            self._written[told["key"]] += len(records)
+        elif report.when not in ("setup", "call", "teardown"):
+            records = [outcomes.crashed(report, self.text)]
         try:
-            self.store.add(record)
+            for record in records if not self.error else ():
+                self.store.add(record)
         except (OSError, ValueError) as error:
             self._give_up(error)
 
@@ -151,6 +156,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if writer is None:
         return
     complete = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if exitstatus == pytest.ExitCode.OK and writer.store.tally.unexpected:
+        # A plugin ran a test again, or called a failure by another name: what was seen stays seen.
+        exitstatus = session.exitstatus = pytest.ExitCode.TESTS_FAILED
     writer.finish(int(exitstatus), complete=complete)
     if writer.error:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -169,3 +177,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if writer is not None:
         text = writer.error or f"evidence: {writer.store.directory} (digest {writer.store.digest})"
         terminalreporter.line(text, red=bool(writer.error))
+        for nodeid in writer.store.tally.flaky:
+            terminalreporter.line(f"flaky: {nodeid} did not end alike each time; the worst counts", red=True)

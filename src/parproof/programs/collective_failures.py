@@ -19,7 +19,7 @@ from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_accidents import ACCIDENTS
 
 TIMEOUT_S = 0.3
-AWAY_S = 0.6  # the one who stays away comes back when the others have given up
+AWAY_S = 0.4  # the one who stays away comes back when the others have given up
 
 
 def _input(ctx: RankContext, count: int = 4, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -136,8 +136,8 @@ CORE = (
 
 
 def cases(mesh: Mesh, dispatcher: str) -> list[Case]:
-    """The integer cases: all of them by all-to-all in one group of 3 or 4 ranks, the core of them elsewhere."""
-    everything = dispatcher == "all_to_all" and mesh.dp == 1 and mesh.world > 2
+    """The integer cases: all of them by all-to-all in one group of 4 ranks, the core of them elsewhere."""
+    everything = dispatcher == "all_to_all" and mesh.ep == 4
     made = _recipes(mesh, dispatcher).items()
     return [case(name, mesh, **how) for name, how in made if everything or name in CORE]
 

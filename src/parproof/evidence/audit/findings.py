@@ -23,11 +23,21 @@ class Finding:
     claimed: str
     supported: str
 
+    def __post_init__(self) -> None:
+        for name in ("record", "claimed", "supported"):
+            text: str = getattr(self, name)
+            if len(text) > MAX_TEXT:
+                # Findings are kept; what they quote may be as long as a line of the evidence.
+                object.__setattr__(self, name, text[:MAX_TEXT] + " …")
+
     def __str__(self) -> str:
-        text = f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}"
-        # Somebody else wrote these words: they must not steer a terminal or fill it.
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-        return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + " …"
+        return printable(f"{self.rule} {self.record}: claimed {self.claimed}; supported {self.supported}")
+
+
+def printable(text: str) -> str:
+    """Words that somebody else wrote, so that they neither steer a terminal nor fill it."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + " …"
 
 
 class Unusable(Exception):
@@ -40,6 +50,8 @@ RecordRule = Callable[[dict[str, Any]], Iterator[Pair]]
 
 class RunRule(Protocol):
     """A rule about all records together: sees each, speaks at the end."""
+
+    rule: str
 
     def see(self, record: dict[str, Any]) -> None:
         """One record that keeps the schema."""

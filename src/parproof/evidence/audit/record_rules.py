@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator
 from typing import Any
 
 from parproof import registry
-from parproof.evidence import ledger_summary, level, wire_model
+from parproof.evidence import level
 from parproof.evidence.audit.findings import Pair, record_rule
-from parproof.evidence.record import largest_run, last_run, not_shown
+from parproof.evidence.reasons import PUBLIC_GROUPS
+from parproof.evidence.record import PENDING, not_shown, page_of
 
-_PUBLIC_GROUPS = ("identity", "topology", "communication", "time", "load", "conclusion")
 _CUDA_LANES = ("cuda1", "cuda2")
 
 
@@ -40,6 +39,8 @@ def lane_observed(record: dict[str, Any]) -> Iterator[Pair]:
     if not runs or record["conclusion"]["status"] == "blocked":
         return
     devices = {str(rank["device"]).split(":")[0] for run in runs for rank in run["ranks"]}
+    if lane == "cpu" and devices != {"cpu"}:
+        yield "lane cpu", f"ranks on {', '.join(sorted(devices))}"
     if lane in _CUDA_LANES and devices != {"cuda"}:
         yield f"lane {lane}", f"ranks on {', '.join(sorted(devices))}"
     if lane == "cross_node" and level.compute_scope(observation) != "multi_host":
@@ -51,7 +52,8 @@ def ranks_reported(record: dict[str, Any]) -> Iterator[Pair]:
     """A silent rank makes a run a failure, whatever the others said."""
     for run in (record["observation"] or {"runs": []})["runs"]:
         numbers = sorted(rank["rank"] for rank in run["ranks"])
-        if run["num_reports"] != run["world_size"] or numbers != list(range(run["world_size"])):
+        all_there = len(numbers) == run["world_size"] and numbers == list(range(len(numbers)))
+        if run["num_reports"] != run["world_size"] or not all_there:
             yield f"world size {run['world_size']}", f"{run['num_reports']} reports, ranks {numbers}"
 
 
@@ -86,7 +88,7 @@ def nonconformance_is_a_finding(record: dict[str, Any]) -> Iterator[Pair]:
 @record_rule("null-has-reason", "What was not collected is null with a reason, and only that.")
 def null_has_reason(record: dict[str, Any]) -> Iterator[Pair]:
     """An absent figure without a reason could be a figure somebody did not like."""
-    empty = {f"{g}.{name}" for g in _PUBLIC_GROUPS for name, value in record[g].items() if value is None}
+    empty = {f"{g}.{name}" for g in PUBLIC_GROUPS for name, value in record[g].items() if value is None}
     given = set(record["not_collected"])
     for name in sorted(empty - given):
         yield f"{name} null", "no reason for it"
@@ -97,8 +99,9 @@ def null_has_reason(record: dict[str, Any]) -> Iterator[Pair]:
 @record_rule("decision-needs-comparison", "One record decides nothing: its decision is pending.")
 def decision_needs_comparison(record: dict[str, Any]) -> Iterator[Pair]:
     """accept, tune and reject come from comparing two runs of equal workload and hardware."""
-    if record["conclusion"]["decision"] != "pending":
-        yield f"decision {record['conclusion']['decision']}", "pending"
+    claimed = record["conclusion"]["decision"], record["conclusion"]["decision_reason"]
+    if claimed != ("pending", PENDING):
+        yield f"decision {claimed[0]}: {claimed[1]}", f"pending: {PENDING}"
 
 
 @record_rule(
@@ -112,87 +115,6 @@ def limits_stated(record: dict[str, Any]) -> Iterator[Pair]:
     for line in needed:
         if line not in record["conclusion"]["not_shown"]:
             yield "no limit", f"not shown: {line}"
-
-
-@record_rule("timing-repeated", "A timing has warm-up and repeats, and every rank's samples.")
-def timing_repeated(record: dict[str, Any]) -> Iterator[Pair]:
-    """The first round pays for connections; one sample has no spread."""
-    world_size = record["topology"]["world_size"]
-    for entry in record["time"]["measured"] or ():
-        if entry["warmup"] < 1 or entry["repeats"] < level.MIN_REPEATS:
-            yield f"timing {entry['name']}", f"{entry['warmup']} warm-up rounds, {entry['repeats']} repeats"
-        if world_size is not None and len(entry["samples_s"]) != world_size:
-            yield f"timing {entry['name']} of {world_size} ranks", f"samples of {len(entry['samples_s'])}"
-
-
-@record_rule("timing-derived", "Median and P95 are those of the slowest rank in each repeat.")
-def timing_derived(record: dict[str, Any]) -> Iterator[Pair]:
-    """A mean over ranks hides the one that everybody waits for."""
-    for entry in record["time"]["measured"] or ():
-        lengths = {len(samples) for samples in entry["samples_s"]}
-        if lengths != {entry["repeats"]}:
-            yield f"{entry['repeats']} repeats of {entry['name']}", f"{sorted(lengths)} samples a rank"
-            continue
-        slowest = sorted(max(samples) for samples in zip(*entry["samples_s"], strict=True))
-        derived = statistics.median(slowest), slowest[-(-95 * len(slowest) // 100) - 1]
-        if (entry["median_s"], entry["p95_s"]) != derived:
-            yield (
-                f"median, P95 {entry['median_s']}, {entry['p95_s']} of {entry['name']}",
-                f"{derived[0]}, {derived[1]}",
-            )
-
-
-@record_rule(
-    "observation-consistent", "Workload and calls of the observation are those of the record and its ledger."
-)
-def observation_consistent(record: dict[str, Any]) -> Iterator[Pair]:
-    """Otherwise a level could rest on a workload nobody fixed, or on calls nobody made."""
-    observation, told = record["observation"], record["communication"]
-    if observation is None:
-        return
-    if observation["workload_id"] != record["identity"]["workload_id"]:
-        yield f"workload {observation['workload_id']}", str(record["identity"]["workload_id"])
-    last = observation["runs"][-1] if observation["runs"] else None
-    if last is None:
-        return
-    calls = sum(line["calls"] * len(line["ranks"]) for line in told["ledger"] or ())
-    if (last["calls_seen"], last["ledger_complete"]) != (calls, told["ledger_complete"]):
-        claimed = f"{last['calls_seen']} calls seen, complete: {last['ledger_complete']}"
-        yield claimed, f"{calls} calls in the ledger, complete: {told['ledger_complete']}"
-
-
-@record_rule(
-    "wire-modelled", "Wire bytes are told for each rank, and modelled only for a backend with a model."
-)
-def wire_modelled(record: dict[str, Any]) -> Iterator[Pair]:
-    """Logical bytes are not network bytes: gloo sends an all-reduce where a reduce-scatter was asked for."""
-    told, world_size = record["communication"], record["topology"]["world_size"]
-    if told["wire_model"] and told["wire_model"]["model"] != wire_model.MODELS.get(told["backend"]):
-        yield f"model «{told['wire_model']['model']}»", f"none for backend {told['backend']}"
-    if told["wire_bytes"] is not None and len(told["wire_bytes"]) != world_size:
-        yield f"wire bytes of {len(told['wire_bytes'])} ranks", f"{world_size} ranks"
-
-
-@record_rule("timing-observed", "Warm-up and repeats of the observation are those of the timings.")
-def timing_observed(record: dict[str, Any]) -> Iterator[Pair]:
-    """Otherwise a level could rest on repeats that were never made."""
-    if record["observation"] is None:
-        return
-    measured = record["time"]["measured"] or ()
-    derived = (
-        min((entry["warmup"] for entry in measured), default=None),
-        min((entry["repeats"] for entry in measured), default=None),
-    )
-    claimed = (record["observation"]["warmup"], record["observation"]["repeats"])
-    if claimed != derived:
-        yield f"warm-up, repeats {claimed}", str(derived)
-
-
-@record_rule("timing-after-correctness", "No timing is read where a value claim failed.")
-def timing_after_correctness(record: dict[str, Any]) -> Iterator[Pair]:
-    """A wrong result can be as fast as it likes."""
-    if record["time"]["measured"] and record["conclusion"]["status"] != "ok":
-        yield "a timing", f"status {record['conclusion']['status']}"
 
 
 @record_rule("claims-registered", "Experiment, claims and tiers are those of the registry.")
@@ -214,42 +136,5 @@ def claims_registered(record: dict[str, Any]) -> Iterator[Pair]:
     tiers = sorted({claim.tier for claim in found if claim})
     if identity["tiers"] != tiers:
         yield f"tiers {identity['tiers']}", str(tiers)
-
-
-@record_rule("topology-observed", "Topology and backend are those of the runs that were seen.")
-def topology_observed(record: dict[str, Any]) -> Iterator[Pair]:
-    """A placement that exists only on paper is no placement."""
-    observation = record["observation"]
-    largest, last = largest_run(observation), last_run(observation)
-    derived = (largest["world_size"], largest["ranks"]) if largest else (None, None)
-    if (record["topology"]["world_size"], record["topology"]["ranks"]) != derived:
-        yield f"world size {record['topology']['world_size']}", str(derived[0])
-    told = record["communication"]
-    seen = (last["backend"], last["launcher"]) if last else (None, None)
-    num_runs = len(observation["runs"]) if observation else 0
-    if (told["backend"], told["launcher"], told["num_runs"]) != (*seen, num_runs):
-        claimed = told["backend"], told["launcher"], told["num_runs"]
-        yield f"backend, launcher, runs {claimed}", str((*seen, num_runs))
-
-
-@record_rule(
-    "ledger-matches-prediction",
-    "Where traffic was predicted and the record is ok, ledger and prediction agree.",
-)
-def ledger_matches_prediction(record: dict[str, Any]) -> Iterator[Pair]:
-    """Calls and bytes of the predicted rank, and nothing that nobody predicted."""
-    told = record["communication"]
-    if told["predicted"] is None or record["conclusion"]["status"] != "ok":
-        return
-    if not ledger_summary.agrees(told["ledger"] or (), told["predicted"]):
-        yield f"predicted traffic of rank {told['predicted']['rank']} was seen", "the ledger says otherwise"
-
-
-@record_rule("ledger-complete", "A traffic claim that passed rests on ledgers that saw every call.")
-def ledger_complete(record: dict[str, Any]) -> Iterator[Pair]:
-    """«Nothing else occurred» cannot be said of calls that nobody watched."""
-    told = record["communication"]
-    if told["predicted"] is None or record["conclusion"]["status"] != "ok":
-        return
-    if told["ledger_complete"] is False or (told["backend"] == "gloo" and told["ledger_complete"] is None):
-        yield "nothing else was sent", f"ledger complete: {told['ledger_complete']}"
+    if identity["page"] != page_of(experiment.id):
+        yield f"page {identity['page']}", str(page_of(experiment.id))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from parproof import registry
 from parproof.evidence import canonical
+from parproof.evidence.attempts import Ending, Tally, wrongly_numbered
 from parproof.evidence.audit.findings import declare
 
 Told = Iterator[tuple[str, str, str]]
@@ -30,7 +31,8 @@ class Chain:
 
     def see(self, record: dict[str, Any]) -> None:
         """Compare with what came before."""
-        if record["sequence"] != self._count or record["previous"] != self._previous:
+        broken = record["sequence"] != self._count or record["previous"] != self._previous
+        if broken and not self._broken:
             where = f"record {record['sequence']}"
             self._broken.append(
                 (
@@ -81,21 +83,22 @@ class OneRun:
 
 
 class Complete:
-    """What was collected has a record, once, and nothing else has."""
+    """What was collected has a record for each attempt, and nothing else has."""
 
     rule = declare(
         "complete",
-        "Every collected test has one record, every record belongs to a collected test, and the run came to its end.",
+        "Every collected test has one record for each attempt, every record belongs to a collected test, "
+        "and the run came to its end.",
         "complete",
     )
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self._manifest = manifest
-        self._seen: Counter[str] = Counter()
+        self._seen: dict[str, list[int]] = defaultdict(list)
 
     def see(self, record: dict[str, Any]) -> None:
-        """Count."""
-        self._seen[record["identity"]["nodeid"]] += 1
+        """Note the attempt."""
+        self._seen[record["identity"]["nodeid"]].append(record.get("attempt", 1))
 
     def finish(self) -> Told:
         """Missing, unasked for, and twice."""
@@ -112,38 +115,56 @@ class Complete:
             yield nodeid, "collected", "no record"
         for nodeid in sorted(set(self._seen) - collected):
             yield nodeid, "a record", "not collected"
-        for nodeid, count in sorted(self._seen.items()):
-            if count > 1:
-                yield nodeid, "one test", f"{count} records"
+        for nodeid, attempts in wrongly_numbered(self._seen):
+            yield nodeid, "one record an attempt", f"attempts {attempts}"
 
 
 class Counts:
     """Totals keep passes, failures, blocked and skipped apart, and the exit status follows."""
 
     rule = declare(
-        "counts", "Totals and exit status follow from the records; a skip is never a pass.", "counts"
+        "counts",
+        "Totals and exit status follow from the records, each test counted once with its worst attempt; "
+        "a skip is never a pass.",
+        "counts",
     )
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self._manifest = manifest
-        self._found: Counter[str] = Counter()
-        self._unexpected = 0
+        self._tally = Tally()
 
     def see(self, record: dict[str, Any]) -> None:
         """Count by status."""
-        end = record["conclusion"]
-        self._found[end["status"]] += 1
-        if end["status"] in ("failed", "blocked") and end["expected_nonconformance"] is None:
-            self._unexpected += 1
+        self._tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
 
     def finish(self) -> Told:
         """Compare."""
-        derived = {status: self._found[status] for status in ("ok", "failed", "blocked", "skipped")}
-        if self._manifest["counts"] != derived:
-            yield "run", f"counts {self._manifest['counts']}", str(derived)
-        status = self._manifest["exit_status"]
-        if self._manifest["complete"] and status != int(self._unexpected > 0):
-            yield "run", f"exit status {status}", f"{self._unexpected} unexpected failures"
+        if self._manifest["counts"] != self._tally.counts:
+            yield "run", f"counts {self._manifest['counts']}", str(self._tally.counts)
+        status, num_unexpected = self._manifest["exit_status"], len(self._tally.unexpected)
+        if self._manifest["complete"] and status != int(num_unexpected > 0):
+            yield "run", f"exit status {status}", f"{num_unexpected} unexpected failures"
+
+
+class FlakyNamed:
+    """A failure that a retry did not repeat is still one that was seen."""
+
+    rule = declare("flaky-named", "A test whose attempts ended differently is named flaky.", "flaky-named")
+
+    def __init__(self, manifest: dict[str, Any]) -> None:
+        self._named = set(manifest.get("flaky", ()))
+        self._tally = Tally()
+
+    def see(self, record: dict[str, Any]) -> None:
+        """Note how the attempt ended."""
+        self._tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
+
+    def finish(self) -> Told:
+        """Those that are not named, and those that are without reason."""
+        for nodeid in sorted(set(self._tally.flaky) - self._named):
+            yield nodeid, "one outcome", "attempts that ended differently"
+        for nodeid in sorted(self._named - set(self._tally.flaky)):
+            yield nodeid, "flaky", "no attempts that ended differently"
 
 
 class RequiredClaims:
@@ -160,9 +181,10 @@ class RequiredClaims:
 
     def see(self, record: dict[str, Any]) -> None:
         """Collect statuses by claim."""
-        identity = record["identity"]
-        for claim in identity["claims"] if identity["semantic_id"] else ():
-            self._statuses[identity["semantic_id"], claim].add(record["conclusion"]["status"])
+        experiment = registry.load().experiment(record["identity"]["semantic_id"] or "")
+        for claim in record["identity"]["claims"] if experiment else ():
+            if experiment and experiment.claim(claim):
+                self._statuses[experiment.id, claim].add(record["conclusion"]["status"])
 
     def finish(self) -> Told:
         """Only skipped or blocked."""
@@ -177,4 +199,6 @@ class RequiredClaims:
                 )
 
 
-RUN_RULES = (Chain, OneRun, Complete, Counts, RequiredClaims)
+OF_A_SHARD = (OneRun, Complete, Counts, FlakyNamed)
+"""Rules that a shard keeps by itself; its chain is followed while its records are restored."""
+RUN_RULES = (Chain, *OF_A_SHARD, RequiredClaims)

@@ -1,0 +1,1 @@
+"""One module a foreign format: how it is recognised, what it says, where its numbers do not hold together."""

@@ -1,0 +1,1 @@
+"""Seals: an in-toto statement over an evidence directory, signed in a DSSE envelope. What it proves: docs/evidence.md."""
