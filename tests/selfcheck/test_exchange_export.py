@@ -1,7 +1,7 @@
 """What is exported keeps the published contract and our stricter schema, and says no more than the records."""
 
-import platform
 import json
+import platform
 import shutil
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 """Other people's distributed-benchmark/v1: what it claims, what it supports; and ours, there and back."""
 
-import platform
 import copy
 import json
+import platform
 from pathlib import Path
 
 import pytest
