@@ -512,6 +512,13 @@ def _launcher(directory: Directory) -> None:
     directory.records[0]["communication"]["launcher"] = "torchrun"
 
 
+put(
+    "topology-observed--accelerator",
+    "value",
+    "topology/accelerator",
+    "NVIDIA H100",
+    "named, and ranks on CPU",
+)
 put("topology-observed--paper", "value", "topology/world_size", 64, "a world that exists on paper")
 
 # -- what may be said ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import functools
 import glob
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _GPUS_NEEDED = {"cuda1": 1, "cuda2": 2}
@@ -48,16 +49,36 @@ def unmet_need(lane: str, world_size: int = 0) -> UnmetNeed | None:
     )
 
 
-@functools.cache
 def num_cuda_gpus() -> int:
-    """GPUs torch can use. Asked in a process of its own: CUDA must not be touched before ranks are forked."""
+    """GPUs torch can use."""
+    return len(cuda_gpus())
+
+
+@functools.cache
+def cuda_gpus() -> tuple[str, ...]:
+    """Their names, by device number. Asked in a process of its own: CUDA must not be touched before ranks are forked."""
     if not (glob.glob("/dev/nvidia[0-9]*") or glob.glob("/dev/dxg")):
-        return 0
-    code = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
+        return ()
+    code = (
+        "import torch; n = torch.cuda.device_count() if torch.cuda.is_available() else 0;"
+        " print(*map(torch.cuda.get_device_name, range(n)), sep='\\n')"
+    )
     try:
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
         )
-        return int(done.stdout.split()[-1]) if done.returncode == 0 else 0
-    except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-        return 0  # a driver that does not answer runs no ranks either
+    except (OSError, subprocess.TimeoutExpired):
+        return ()  # a driver that does not answer runs no ranks either
+    return tuple(done.stdout.split("\n")[:-1]) if done.returncode == 0 and done.stdout.strip() else ()
+
+
+def names_of(devices: Iterable[str]) -> str | None:
+    """What accelerators these devices of this machine are, each kind once; None for CPU, or without a name for one."""
+    known, found = cuda_gpus(), set()
+    for device in devices:
+        kind, _, number = device.partition(":")
+        if kind == "cuda":
+            if not number.isdecimal() or int(number) >= len(known):
+                return None
+            found.add(known[int(number)])
+    return " | ".join(sorted(found)) or None

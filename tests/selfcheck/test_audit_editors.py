@@ -37,6 +37,7 @@ TRUSTED = (
     "not_collected/*",
     *(f"observation/{name}" for name in ("model", "failed_runs/*/problems/*")),
     "provenance/worker",
+    "topology/accelerator",
     *(f"time/{name}" for name in ("test_s", "compute_s", "communication_s", "exposed_s")),
     *(f"time/measured/*/{name}" for name in ("name", "samples_s/*")),
 )

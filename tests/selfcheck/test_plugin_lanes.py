@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from parproof import hardware
+from parproof.plugin import outcomes
 
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(120)]
 
@@ -106,17 +107,23 @@ def test_gpus_are_counted_in_a_process_of_its_own(monkeypatch):
     monkeypatch.setattr(
         hardware.glob, "glob", lambda pattern: ["/dev/nvidia0"] if "nvidia" in pattern else []
     )
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command) or _done("2\n"))
-    hardware.num_cuda_gpus.cache_clear()
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda command, **_: asked.append(command) or _done("GPU of a kind\nGPU of a kind\n"),
+    )
+    hardware.cuda_gpus.cache_clear()
     try:
         assert hardware.num_cuda_gpus() == 2
+        assert hardware.names_of(["cuda:0", "cuda:1", "cpu"]) == "GPU of a kind"
+        assert hardware.names_of(["cuda:2"]) is None
         assert len(asked) == 1
         monkeypatch.setattr(hardware.glob, "glob", lambda pattern: [])
-        hardware.num_cuda_gpus.cache_clear()
+        hardware.cuda_gpus.cache_clear()
         assert hardware.num_cuda_gpus() == 0
         assert len(asked) == 1
     finally:
-        hardware.num_cuda_gpus.cache_clear()
+        hardware.cuda_gpus.cache_clear()
 
 
 def _done(stdout):
@@ -132,8 +139,25 @@ def test_a_driver_that_does_not_answer_counts_as_no_gpu(trouble, monkeypatch):
 
     monkeypatch.setattr(hardware.glob, "glob", lambda pattern: ["/dev/nvidia0"])
     monkeypatch.setattr(subprocess, "run", fail)
-    hardware.num_cuda_gpus.cache_clear()
+    hardware.cuda_gpus.cache_clear()
     try:
         assert hardware.num_cuda_gpus() == 0
     finally:
-        hardware.num_cuda_gpus.cache_clear()
+        hardware.cuda_gpus.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "devices", "name"),
+    [
+        ("local", ("cuda:0", "cuda:2"), "GPU A | GPU B"),
+        ("local", ("cuda:0", "cuda:1"), "GPU A"),
+        ("local", ("cpu", "cpu"), None),
+        ("torchrun", ("cuda:0", "cuda:0"), None),
+        ("local", ("cuda:3",), None),
+    ],
+)
+def test_a_record_names_the_accelerator_of_its_ranks(launcher, devices, name, monkeypatch):
+    """Of this machine: a rank elsewhere, or a device nobody can name, leaves it open."""
+    monkeypatch.setattr(hardware, "cuda_gpus", lambda: ("GPU A", "GPU A", "GPU B"))
+    run = {"launcher": launcher, "ranks": [{"device": device} for device in devices]}
+    assert outcomes._accelerator([run]) == name

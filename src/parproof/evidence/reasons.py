@@ -11,7 +11,6 @@ PUBLIC_GROUPS = ("identity", "topology", "communication", "time", "load", "concl
 
 _ALWAYS = {
     "topology.links": "the links between ranks were not probed",
-    "topology.accelerator": "no accelerator took part",
     "communication.sync_frequency": "not derived by this suite",
     "time.compute_s": "not separated from communication in this test",
     "time.communication_s": "not separated from compute in this test",
@@ -47,7 +46,10 @@ def why_null(record: Mapping[str, Any]) -> dict[str, str]:
         "conclusion.expected_nonconformance": "no listed defect applies",
         "conclusion.evidence_level": "nothing was run",
         "topology.scope": "nothing was run",
+        "topology.accelerator": "no accelerator took part",
     } | _ALWAYS
+    if any(rank["device"] != "cpu" for rank in record["topology"]["ranks"] or ()):
+        reasons["topology.accelerator"] = "its name was not collected"
     found = {}
     for group in PUBLIC_GROUPS:
         for name, value in record[group].items():

@@ -46,6 +46,7 @@ class Outcome:
     traces   sha256 of each trace that was kept beside the records
     times    name, samples_s[rank][repeat], warmup
     predicted  rank, and the lines that the cost model gives for it in the last run
+    accelerator     what the GPUs of its ranks are called
     started, ended  UTC, in the process that ran the test; None when it died before it could tell
     worker   which process of the run that was: «main», or the name of the xdist worker
     """
@@ -72,6 +73,7 @@ class Outcome:
     expected_nonconformance: str | None = None
     model: str | None = None
     traces: Sequence[str] = ()
+    accelerator: str | None = None
     started: str | None = None
     ended: str | None = None
     worker: str = "main"
@@ -171,7 +173,7 @@ def _topology(outcome: Outcome, observation: dict[str, Any] | None) -> dict[str,
         "scope": compute_scope(observation),
         "world_size": largest["world_size"] if largest else None,
         "ranks": largest["ranks"] if largest else None,
-        "accelerator": None,
+        "accelerator": outcome.accelerator,
         "links": None,
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from parproof import hardware
 from parproof.evidence.attempts import Ending
 from parproof.evidence.record import Outcome
 from parproof.plugin.lanes import lane_of
@@ -91,6 +92,7 @@ def outcome_of(item: pytest.Item, history: Sequence[Phase], facts: Mapping[str, 
         ran=any(phase.when == "call" for phase in history),
         runs=runs,
         failed_runs=list(ranks.failed_runs) if ranks else [],
+        accelerator=_accelerator([facts for facts, _ in runs] + (ranks.failed_runs if ranks else [])),
         failure=failure,
         skip=skip,
         expected_nonconformance=expected,
@@ -99,6 +101,12 @@ def outcome_of(item: pytest.Item, history: Sequence[Phase], facts: Mapping[str, 
         worker=getattr(item.config, "workerinput", {}).get("workerid", "main"),
         **facts,
     )
+
+
+def _accelerator(runs: Sequence[Mapping[str, Any]]) -> str | None:
+    """Of ranks that were started on this machine; what others have is for them to say."""
+    devices = {rank["device"] for run in runs if run["launcher"] == "local" for rank in run["ranks"]}
+    return hardware.names_of(devices - {"cpu"}) if devices - {"cpu"} else None
 
 
 def _utc(seconds: float) -> str:

@@ -67,7 +67,7 @@ def wire_modelled(record: dict[str, Any]) -> Iterator[Pair]:
         )
 
 
-@record_rule("topology-observed", "Topology and backend are those of the runs that were seen.")
+@record_rule("topology-observed", "Topology, accelerator and backend are those of the runs that were seen.")
 def topology_observed(record: dict[str, Any]) -> Iterator[Pair]:
     """A placement that exists only on paper is no placement."""
     observation = record["observation"]
@@ -75,6 +75,9 @@ def topology_observed(record: dict[str, Any]) -> Iterator[Pair]:
     derived = (largest["world_size"], largest["ranks"]) if largest else (None, None)
     if (record["topology"]["world_size"], record["topology"]["ranks"]) != derived:
         yield f"world size {record['topology']['world_size']}", str(derived[0])
+    named, ranks = record["topology"]["accelerator"], record["topology"]["ranks"] or ()
+    if named is not None and all(rank["device"] == "cpu" for rank in ranks):
+        yield f"accelerator {named}", "no rank on one"
     told = record["communication"]
     seen = (last["backend"], last["launcher"]) if last else (None, None)
     num_runs = len(observation["runs"]) if observation else 0
