@@ -856,3 +856,11 @@ put(
     "clearly faster",
     "a verdict as a reason",
 )
+
+
+@lie("required-claims--one-attempt", told="a required claim was skipped once, and passed in another attempt")
+def _skipped_once(directory: Directory) -> None:
+    passed = copy.deepcopy(directory.records[1])
+    _only_skipped(directory)
+    directory.records.append(passed | {"attempt": 2})
+    directory.manifest |= {"flaky": [passed["identity"]["nodeid"]]}

@@ -36,7 +36,10 @@ def _merge(options: argparse.Namespace) -> int:
         print(printable(text))
     counts = ", ".join(f"{number} {name}" for name, number in sorted(result.counts.items()))
     shards = len(manifest["merged"]["shards"])
-    print(f"{result.num_records} records of {shards} shards ({counts}); digest {manifest['digest']}")
+    tests = sum(result.counts.values())
+    print(
+        f"{result.num_records} records of {tests} tests ({counts}) in {shards} shards; digest {manifest['digest']}"
+    )
     return result.exit_status
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from parproof.evidence.level import LEVELS
+
+R = TypeVar("R", bound=Mapping[str, Any])
 
 SEVERITY = ("failed", "blocked", "skipped", "ok")
 """From the worst: a skip is no pass, so a test that was skipped once has not passed every time."""
@@ -38,9 +42,14 @@ class Ending:
         return self.status in ("failed", "blocked") and self.report is None
 
     @property
-    def severity(self) -> tuple[int, bool]:
-        """Small is bad; of two failures the unexpected one is the worse."""
-        return SEVERITY.index(self.status), not self.unexpected
+    def severity(self) -> tuple[int, bool, int]:
+        """Small is bad; of two failures the unexpected one is the worse, of two passes the one that shows less."""
+        level = LEVELS.index(self.level) if self.level in LEVELS else -1
+        return SEVERITY.index(self.status), not self.unexpected, level
+
+    def differs(self, other: Ending) -> bool:
+        """Other status, or another defect: levels may differ, as machines do."""
+        return (self.status, self.report) != (other.status, other.report)
 
 
 class Tally:
@@ -56,7 +65,7 @@ class Tally:
         known = self.worst.get(nodeid)
         if ending.unexpected:
             self.unexpected.add(nodeid)
-        if known is not None and known.severity != ending.severity:
+        if known is not None and known.differs(ending):
             self._differing.add(nodeid)
         if known is None or ending.severity < known.severity:
             self.worst[nodeid] = ending
@@ -71,6 +80,17 @@ class Tally:
     def flaky(self) -> list[str]:
         """Tests of which one attempt ended otherwise than another."""
         return sorted(self._differing)
+
+
+def worst_of(records: Iterable[R]) -> list[R]:
+    """One record a test, in the order of the first attempts: the worst of its attempts, which stands for it."""
+    found: dict[str, R] = {}
+    for record in records:
+        nodeid = record["identity"]["nodeid"]
+        known = found.setdefault(nodeid, record)
+        if Ending.of(record["conclusion"]).severity < Ending.of(known["conclusion"]).severity:
+            found[nodeid] = record
+    return list(found.values())
 
 
 def numbered(attempt: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from parproof import registry
 from parproof.errors import UsageError
+from parproof.evidence.attempts import worst_of
 from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
 
@@ -62,9 +63,9 @@ def edges_of(consumer: str) -> list[registry.Edge]:
 def judge(
     consumer: str, by_producer: Mapping[str, Sequence[Mapping[str, Any]]], min_level: str = "real_benchmark"
 ) -> list[Consumption]:
-    """Every edge of a consumer, over records of evidence that has passed its audit."""
+    """Every edge of a consumer, over records of evidence that has passed its audit; of attempts the worst counts."""
     judged = [
-        _judge(edge.producer, edge.role, by_producer.get(edge.producer, ()), min_level)
+        _judge(edge.producer, edge.role, worst_of(by_producer.get(edge.producer, ())), min_level)
         for edge in edges_of(consumer)
     ]
     return _of_equal_workload(judged)

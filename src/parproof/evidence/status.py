@@ -21,7 +21,7 @@ _HEADINGS = {
 def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any]]:
     """One row an experiment. Evidence that does not pass its audit raises nothing but counts for nothing."""
     tested = _tested(checkout)
-    sound = evidence is not None and not audit(evidence).findings
+    sound = evidence is None or not audit(evidence).findings
     seen = _seen(evidence) if evidence is not None else {}
     rows = []
     for experiment in registry.load().experiments:
@@ -49,10 +49,10 @@ def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any
 def _state(implemented: bool, found: Counter[tuple[str, str | None]], sound: bool) -> str:
     if not implemented:
         return "planned"
-    if not found:
-        return "implemented, no evidence given"
     if not sound:
         return "evidence does not pass its audit"
+    if not found:
+        return "implemented, no evidence given"
     levels = [level for status, level in found if level is not None and status == "ok"]
     level = max(levels, key=LEVELS.index, default="none")
     by_status: Counter[str] = Counter()

@@ -157,7 +157,7 @@ class _Reader:
         keep(self.told, name, status[:200], level[:200])
 
     def _status(self) -> str:
-        """The property says it in our words; a pass beside a failure is none."""
+        """The property says it in our words; a pass or a skip beside a failure is none."""
         seen = "ok"
         if "failure" in self._outcomes:
             seen = "failed"
@@ -166,7 +166,8 @@ class _Reader:
         elif "skipped" in self._outcomes:
             seen = "skipped"
         told = self._properties.get("parproof.status", seen)
-        return seen if told == "ok" else told
+        hidden = seen in ("failed", "blocked") and told == "skipped"
+        return seen if told == "ok" or hidden else told
 
 
 def compare(records: Told, junit: Told) -> Iterator[Finding]:

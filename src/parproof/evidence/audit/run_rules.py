@@ -177,18 +177,22 @@ class RequiredClaims:
     )
 
     def __init__(self, manifest: dict[str, Any]) -> None:
-        self._statuses: dict[tuple[str, str], set[str]] = defaultdict(set)
+        self._tally = Tally()
+        self._tests: dict[tuple[str, str], set[str]] = defaultdict(set)
 
     def see(self, record: dict[str, Any]) -> None:
-        """Collect statuses by claim."""
+        """Collect tests by claim; a test that was skipped in one attempt counts as skipped."""
+        nodeid = record["identity"]["nodeid"]
+        self._tally.add(nodeid, Ending.of(record["conclusion"]))
         experiment = registry.load().experiment(record["identity"]["semantic_id"] or "")
         for claim in record["identity"]["claims"] if experiment else ():
             if experiment and experiment.claim(claim):
-                self._statuses[experiment.id, claim].add(record["conclusion"]["status"])
+                self._tests[experiment.id, claim].add(nodeid)
 
     def finish(self) -> Told:
         """Only skipped or blocked."""
-        for (experiment_id, claim_id), statuses in sorted(self._statuses.items()):
+        for (experiment_id, claim_id), tests in sorted(self._tests.items()):
+            statuses = {self._tally.worst[nodeid].status for nodeid in tests}
             experiment = registry.load().experiment(experiment_id)
             claim = experiment.claim(claim_id) if experiment else None
             if claim is not None and claim.required and not statuses & {"ok", "failed"}:

@@ -60,7 +60,7 @@ def citation(
     """A project that did not run, with what its mechanisms show named beside it.
 
     cited         producer → its records (identity and conclusion are enough)
-    not_exported  records of the project itself that ran nothing
+    not_exported  records of the project itself that ran nothing, and attempts for which a worse one stands
     """
     known = registry.load().experiment(project)
     assert known is not None

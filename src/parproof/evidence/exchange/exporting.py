@@ -11,6 +11,7 @@ from typing import Any
 from parproof import registry
 from parproof.errors import UsageError
 from parproof.evidence import canonical, traces
+from parproof.evidence.attempts import worst_of
 from parproof.evidence.audit import audit, records
 from parproof.evidence.audit.reading import read_json
 from parproof.evidence.consume import edges_of
@@ -76,27 +77,39 @@ def assemble(
     """Documents of records that have passed their audit, in one pass; without sources."""
     made = Export({}, {})
     cited: dict[str, list[Mapping[str, Any]]] = {}
-    left: dict[str, list[dict[str, Any]]] = {project: [] for project in chosen}
+    own: dict[str, list[dict[str, Any]]] = {project: [] for project in chosen}
     for record in records:
-        project, end = record["identity"]["semantic_id"], record["conclusion"]
+        project = record["identity"]["semantic_id"]
         cited.setdefault(project, []).append(documents.cite(record))
-        if project not in left:
-            continue
-        if end["evidence_level"] is None:
-            why = (end["skip"] or end["failure"] or {"reason": end["status"]}).get("reason") or end["status"]
-            left[project].append(
-                {"nodeid": record["identity"]["nodeid"], "status": end["status"], "reason": why}
-            )
-        else:
-            name = f"{project}.{record['sequence']:06d}.json"
-            made.documents[name] = documents.result(project, manifest, record)
-    for project, not_exported in left.items():
-        own = [document for document in made.documents.values() if document["project"] == project]
-        for document in own:
+        if project in own:
+            own[project].append(record)
+    cited = {producer: worst_of(found) for producer, found in cited.items()}
+    for project, found in own.items():
+        exported, not_exported = _divided(found)
+        for record in exported:
+            document = documents.result(project, manifest, record)
             document["artifacts"]["not_exported"] = not_exported
-        if not own:
+            made.documents[f"{project}.{record['sequence']:06d}.json"] = document
+        if not exported:
             _cite(project, manifest, cited, not_exported, made)
     return Export(dict(sorted(made.documents.items())), made.refused)
+
+
+def _divided(own: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(records to export, the others with their reasons): of several attempts the worst stands for the test."""
+    counting = {record["sequence"] for record in worst_of(own)}
+    exported, others = [], []
+    for record in own:
+        end = record["conclusion"]
+        if record["sequence"] not in counting:
+            why = "another attempt of this test counts: of several the worst"
+        elif end["evidence_level"] is None:
+            why = (end["skip"] or end["failure"] or {"reason": end["status"]}).get("reason") or end["status"]
+        else:
+            exported.append(record)
+            continue
+        others.append({"nodeid": record["identity"]["nodeid"], "status": end["status"], "reason": why})
+    return exported, others
 
 
 def _cite(

@@ -71,7 +71,7 @@ def import_files(
     """
     chosen = list(paths)
     if output is not None:
-        check_output(output)
+        check_output(output, outside=evidence)
     ours = _derived(evidence) if evidence is not None else None
     found: list[Imported] = []
     seen: dict[str, Path] = {}

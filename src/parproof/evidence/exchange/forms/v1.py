@@ -69,7 +69,7 @@ def _strict(document: dict[str, Any]) -> Assessment:
     told.give(
         "time", **{name: metrics["time"][name] for name in ("compute_s", "communication_s", "exposed_s")}
     )
-    told.give("load", per_rank=metrics["load"]["per_rank"], max_over_mean=metrics["load"]["max_over_mean"])
+    _give_times_and_load(told, metrics)
     told.give("conclusion", correctness=document["artifacts"]["conclusion"]["correctness"])
     told.give("conclusion", fallback=document["artifacts"]["conclusion"]["fallback"])
     told.limited("evidence-not-given", "sources", document["artifacts"]["evidence"]["digest"])
@@ -77,6 +77,17 @@ def _strict(document: dict[str, Any]) -> Assessment:
         told.limited("failed", "failure", document["failure"]["reason"])
     told.close()
     return told
+
+
+def _give_times_and_load(told: Assessment, metrics: dict[str, Any]) -> None:
+    measured = [mapping(entry) for entry in metrics["time"]["measured"] or ()]
+    for name in ("median_s", "p95_s"):
+        told.give("time", **{name: {str(entry.get("name")): entry.get(name) for entry in measured} or None})
+    told.give("load", per_rank=metrics["load"]["per_rank"], max_over_mean=metrics["load"]["max_over_mean"])
+    kept = {name: metrics["load"][name] for name in ("overflow", "idle_ratio")}
+    told.give(
+        "load", overflow_or_idle={name: value for name, value in kept.items() if value is not None} or None
+    )
 
 
 def read_envelope(told: Assessment, document: dict[str, Any]) -> None:
