@@ -21,7 +21,7 @@ from parproof.commands import (
     seal,
     status,
 )
-from parproof.commands.command import OK, UNUSABLE, Command
+from parproof.commands.command import BROKEN_PIPE, OK, UNUSABLE, Command
 from parproof.errors import ParproofError
 from parproof.evidence.audit import Unusable
 
@@ -30,11 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status. Errors become one line on stderr, never a traceback."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        status = int(options.run(options))
+        sys.stdout.flush()
+        return status
     except BrokenPipeError:
-        # Whoever read our output has had enough; there is nobody left to tell.
+        # Whoever read our output has had enough. The answer was not told to its end, so the status says neither yes nor no.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return OK
+        return BROKEN_PIPE
     except (ParproofError, Unusable, OSError) as error:
         print(f"parproof {options.command}: {error}", file=sys.stderr)
         return UNUSABLE

@@ -1,6 +1,7 @@
 """The command line answers with its exit status and one clear line, never with a traceback."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from parproof import hardware, registry
 from parproof.cli import main
 from parproof.evidence import preflight
+from parproof.evidence.audit import rules
 from parproof.mutants import catalogue
 
 pytestmark = pytest.mark.selfcheck
@@ -22,7 +24,7 @@ def test_status_derives_states_from_tests_and_evidence(capsys):
     assert main(["status", "--evidence", str(FIXTURES / "good"), "--json"]) == 0
     states = {row["id"]: row["state"] for row in json.loads(capsys.readouterr().out)}
     assert states["PAR-NCCL-COLLECTIVE"] == "cpu_process_group: 3 ok, 1 failed, 1 skipped"
-    assert states["PAR-ZERO-STATE"] == "implemented, no evidence given"
+    assert states["PAR-ZERO-STATE"] == "implemented, not in this evidence"
     assert states["PAR-TRAINING-STATE"] == "planned"
 
 
@@ -97,3 +99,42 @@ def test_a_reader_who_has_seen_enough_gets_no_traceback():
     command = f"{sys.executable} -m parproof audit --rules | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_a_reader_who_leaves_does_not_turn_findings_into_none():
+    """`parproof audit DIR | head -1` must not end like a clean audit."""
+    command = [sys.executable, "-m", "parproof", "audit", str(FIXTURES / "bad" / "schema")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["audit", str(FIXTURES / "good"), "--digest", "8c0760e7f8e7"], "all 64 hexadecimal digits"),
+        (["faults", "--experiment", "PAR-NOPE"], "no mutants of PAR-NOPE"),
+        (["seal", str(FIXTURES / "good"), "--output", "/nowhere/at/all/seal.json"], "cannot be written"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_expected(command, words, capsys):
+    """Exit status 2: neither yes nor no."""
+    assert main(command) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_rules_can_be_read_by_a_program(capsys):
+    """The same list as for people."""
+    assert main(["audit", "--rules", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == rules()
+
+
+def test_merging_writes_through_no_link(tmp_path, capsys):
+    """Also one that leads nowhere."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    shards = [str(FIXTURES / "shards" / name) for name in ("first", "retry")]
+    assert main(["merge", *shards, "--output", str(tmp_path / "link")]) == 2
+    assert "a link that leads nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,5 +1,6 @@
 """Keys as people have them: PEM and OpenSSH, with and without passphrase, one or many in a file."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -229,3 +230,21 @@ def test_an_audit_without_seal_does_not_load_the_library():
     """Checked in a fresh interpreter."""
     code = "import sys; from parproof.cli import main; main(['audit', sys.argv[1]]); sys.exit('cryptography' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, str(GOOD)], check=False).returncode == 0
+
+
+def test_a_pipe_that_nobody_writes_to_keeps_nobody_waiting(tmp_path, monkeypatch):
+    """An error says so."""
+    monkeypatch.setattr("parproof.evidence.seal.private_keys.PIPE_LIMIT_S", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UsageError, match="nothing came in"):
+        read_public_keys(tmp_path / "pipe")
+
+
+def test_keys_may_come_through_a_pipe():
+    """As a shell makes one of `<(command)`."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as file:
+        file.write(KEY.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH))
+    (found,) = read_public_keys(Path(f"/dev/fd/{reading}"))
+    os.close(reading)
+    assert found.keyid == keyid_of(KEY.public_key())

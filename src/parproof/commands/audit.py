@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 from parproof.commands.command import JSON, OK, Command, show_progress
-from parproof.errors import ParproofError
+from parproof.errors import ParproofError, UsageError
 from parproof.evidence import audit as auditing
 from parproof.evidence.audit.findings import printable
 from parproof.evidence.audit.sealed import Asked
 
 
+def _digest(told: str | None) -> str | None:
+    """As pytest prints it. Errors: UsageError for what can be no digest, so that a slip is not taken for a forgery."""
+    if told is not None and not re.fullmatch("[0-9a-fA-F]{64}", told):
+        raise UsageError(
+            f"{told[:80]!r} is no sha256",
+            expected="all 64 hexadecimal digits that pytest printed",
+            where="--digest",
+        )
+    return told.lower() if told else None
+
+
 def _audit(options: argparse.Namespace) -> int:
+    if options.rules and options.json:
+        print(json.dumps(auditing.rules()))
+        return OK
     if options.rules:
         for rule, sentence in auditing.rules().items():
             print(f"{rule:28} {sentence}")
         return OK
+    digest = _digest(options.digest)
     if options.directory is None:
         raise ParproofError("no evidence directory was named", expected="parproof audit DIR", where="audit")
-    result = auditing.audit(
-        options.directory, options.junit, options.digest, show_progress, seal=_asked(options)
-    )
+    result = auditing.audit(options.directory, options.junit, digest, show_progress, seal=_asked(options))
     if options.json:
         findings = [vars(finding) for finding in result.findings]
         print(

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 OK, FINDINGS, UNUSABLE = 0, 1, 2
+BROKEN_PIPE = 141
+"""What a shell tells of a program that SIGPIPE ended."""
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 JSON: Argument = (("--json",), {"action": "store_true", "help": "print JSON"})
 

@@ -16,6 +16,11 @@ from parproof.mutants import catalogue
 
 def _faults(options: argparse.Namespace) -> int:
     chosen = [m for m in catalogue() if options.experiment in (None, m.experiment)]
+    if not chosen:
+        known = ", ".join(sorted({mutant.experiment for mutant in catalogue()}))
+        raise ParproofError(
+            f"no mutants of {options.experiment}", expected=f"one of {known}", where="faults --experiment"
+        )
     if not options.run_them:
         rows = [
             {

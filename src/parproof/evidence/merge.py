@@ -63,7 +63,7 @@ def merge(
             raise UsageError(
                 f"the merged evidence would not pass its audit: {wrong[0]}",
                 where="merge",
-                next_step="did a shard change while it was read?",
+                next_step="do two of the shards hold one run? did one change while it was read?",
             )
         store.publish()
     finally:

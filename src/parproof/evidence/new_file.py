@@ -18,7 +18,7 @@ def write_new(path: Path, data: bytes, *, option: str) -> None:
     """Write to a hidden sibling, which then takes the name if nobody has it.
 
     option   where the name came from, for errors
-    Errors   UsageError when something has the name already; OSError
+    Errors   UsageError when something has the name already, or it cannot be written
     """
     hidden = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
@@ -30,6 +30,10 @@ def write_new(path: Path, data: bytes, *, option: str) -> None:
         os.link(hidden, path)
     except FileExistsError as error:
         raise _taken(path, option) from error
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be written: {error.strerror}", where=option, next_step="name another place"
+        ) from error
     finally:
         hidden.unlink(missing_ok=True)
 

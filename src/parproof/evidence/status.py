@@ -40,19 +40,19 @@ def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any
                 "contrast": experiment.contrast,
                 "metrics": list(experiment.metrics),
                 "num_claims": len(experiment.claims),
-                "state": _state(implemented, found, sound),
+                "state": _state(implemented, found, sound, evidence is not None),
             }
         )
     return rows
 
 
-def _state(implemented: bool, found: Counter[tuple[str, str | None]], sound: bool) -> str:
+def _state(implemented: bool, found: Counter[tuple[str, str | None]], sound: bool, given: bool) -> str:
     if not implemented:
         return "planned"
     if not sound:
         return "evidence does not pass its audit"
     if not found:
-        return "implemented, no evidence given"
+        return "implemented, not in this evidence" if given else "implemented, no evidence given"
     levels = [level for status, level in found if level is not None and status == "ok"]
     level = max(levels, key=LEVELS.index, default="none")
     by_status: Counter[str] = Counter()

@@ -45,7 +45,7 @@ class EvidenceStore:
         option: str = "--evidence",
         made_from: tuple[dict[str, Any], dict[str, Any]] | None = None,
     ) -> None:
-        self.directory = directory.resolve()
+        self._named, self.directory = directory, directory.resolve()
         self._option = option
         self._root = root
         self._command = command
@@ -75,6 +75,13 @@ class EvidenceStore:
                 expected="a new or empty directory: evidence is never overwritten",
                 where=self._option,
                 next_step="name another directory, or move the old one away",
+            )
+        if self._named.is_symlink() and not self._named.exists():
+            raise UsageError(
+                f"{self._named} is a link that leads nowhere",
+                expected="a new or empty directory",
+                where=self._option,
+                next_step="name the directory itself",
             )
         if self.directory.is_mount():
             raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MAX_KEY_BYTES = 64 * 1024
+PIPE_LIMIT_S = 10.0  # for somebody who types into a pipe
 VARIABLE = "PARPROOF_SEAL_PASSPHRASE"
 _OPENSSH = b"-----BEGIN OPENSSH PRIVATE KEY-----"
 
@@ -94,9 +96,20 @@ def passphrase_from(file: Path | None) -> Callable[[Path], bytes]:
 
 
 def read_small(path: Path) -> bytes:
-    """The bytes of a key file. Errors: UsageError when it is too large to be one; OSError."""
-    with path.open("rb") as file:
-        data = file.read(MAX_KEY_BYTES + 1)
+    """The bytes of a key file, or of a pipe that somebody writes to; one that nobody writes to is empty.
+
+    Errors   UsageError when it is too large to be one; OSError
+    """
+    data = b""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
+        while len(data) <= MAX_KEY_BYTES:
+            ready, _, _ = select.select([file], [], [], PIPE_LIMIT_S)
+            if not ready:
+                raise UsageError(f"nothing came in {PIPE_LIMIT_S} s", expected="a key", where=str(path))
+            block = file.read(MAX_KEY_BYTES + 1 - len(data))
+            if not block:
+                break
+            data += block
     if len(data) > MAX_KEY_BYTES:
         raise UsageError(f"more than {MAX_KEY_BYTES} bytes", expected="a file of keys", where=str(path))
     return data

@@ -80,7 +80,7 @@ def read_public_keys(path: Path) -> list[TrustedKey]:
             "this is a private key",
             expected="its public part",
             where=str(path),
-            next_step="ssh-keygen -y -f FILE",
+            next_step="ssh-keygen -y -f FILE (OpenSSH), or openssl pkey -in FILE -pubout (PEM)",
         )
     found = list(_from_pem(data, path) if b"-----BEGIN " in data else _from_lines(data, path))
     if not found:
