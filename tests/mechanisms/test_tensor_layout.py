@@ -76,7 +76,7 @@ def test_c1_c2_two_interleaved_groups_work_at_once(ranks, subject, evidence):
 
 
 @pytest.mark.claim("C3")
-@over(("activation", "p"), [("relu", 3), ("gelu", 2), ("gelu", 4), ("gated", 2), ("gated", 3), ("gated", 4)])
+@over(("activation", "p"), [("relu", 3), ("gelu", 2), ("gelu", 4), ("gated", 3), ("gated", 4)])
 def test_c3_a_split_mlp_is_the_whole_mlp(p, activation, judge_layers):
     """A gated layer must split the gate and what it gates alike."""
     judge_layers("tensor_mlp", p, workloads.tensor.MLPS[activation])

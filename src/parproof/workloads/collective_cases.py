@@ -263,7 +263,7 @@ def places(layouts: tuple[str, ...] = LAYOUTS, *, bools: bool = True) -> list[Pl
                 (op, layout, kind if op in REDUCING else "any", p)
                 for kind in kinds
                 for p in worlds
-                if kind != "bool" or layout in ("contiguous", "column_view")
+                if kind != "bool" or (layout, p) in (("contiguous", 3), ("column_view", 2))
             ]
     return found
 

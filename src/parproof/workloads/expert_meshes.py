@@ -48,11 +48,9 @@ MESHES = (
 DISPATCHED = [("all_to_all", mesh) for mesh in MESHES] + [
     ("padded", Mesh()),
     ("padded", Mesh(ep=3)),
-    ("padded", Mesh(dp=2, ep=2)),
     ("padded", Mesh(ep=2, tp=2)),
     ("all_gather", Mesh(ep=2)),
     ("all_gather", Mesh(ep=4)),
     ("all_gather", Mesh(dp=2, ep=2, dp_inner=True)),
-    ("all_gather", Mesh(ep=2, tp=2)),
 ]
 """Every mesh with the common dispatcher, every kind of mesh with the others."""
