@@ -135,7 +135,7 @@ def write(
             and not r["conclusion"]["expected_nonconformance"]
             for r in written
         ]
-        collected = [record["identity"]["nodeid"] for record in written]
+        collected = list(dict.fromkeys(record["identity"]["nodeid"] for record in written))
         sink.seal(
             collected=collected,
             collection_errors=[],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ def _compare(options: argparse.Namespace) -> int:
     )
     if options.output is not None and options.output.exists():
         raise _exists(options.output)
+    if options.output is not None:
+        _check_outside(options.output, [*baseline, *candidate])
     document = comparing.compare(baseline, candidate, asked, show_progress)
     if options.output is not None:
         _write_new(options.output, document)
@@ -63,6 +66,16 @@ def _exists(path: Path) -> UsageError:
         where="--output",
         next_step="name another file",
     )
+
+
+def _check_outside(output: Path, directories: Sequence[Path]) -> None:
+    for directory in directories:
+        if output.resolve().is_relative_to(directory.resolve()):
+            raise UsageError(
+                f"{output} is inside {directory}, of which the manifest binds every file",
+                expected="a place outside of what is compared",
+                where="--output",
+            )
 
 
 def _write_new(path: Path, document: dict[str, Any]) -> None:

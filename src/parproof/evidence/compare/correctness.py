@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from parproof.evidence.compare.pairing import Pair
-from parproof.evidence.compare.runs import Facts
-from parproof.evidence.level import LEVELS
+from parproof.evidence.compare.runs import Facts, every_attempt, level_place
 
 # From best to worst. Of several runs of a side the worst counts: a run that passed hides none that failed.
 OUTCOMES = ("ok", "skipped", "missing", "expected failure", "blocked", "failed")
@@ -51,7 +50,7 @@ def changes(pairs: Sequence[Pair]) -> Iterator[Change]:
             )
         low, high = _level(pair.baseline), _level(pair.candidate)
         if first == second == "ok" and low != high:
-            worse = _place(high) < _place(low)
+            worse = level_place(high) < level_place(low)
             yield Change(
                 "level", pair.name, told.experiment, told.claims, str(low), str(high), worse, "computed level"
             )
@@ -107,15 +106,11 @@ def _is_worse(first: str, second: str) -> bool:
 
 
 def _level(side: Sequence[Facts | None]) -> str | None:
-    return min((facts.level for facts in side if facts), key=_place, default=None)
-
-
-def _place(level: str | None) -> int:
-    return LEVELS.index(level) if level else -1
+    return min((facts.level for facts in side if facts), key=level_place, default=None)
 
 
 def _reports(side: Sequence[Facts | None]) -> set[str]:
-    return {facts.expected for facts in side if facts and facts.expected}
+    return {facts.expected for facts in every_attempt(side) if facts.expected}
 
 
 def _with_report(told: str, side: Sequence[Facts | None]) -> str:

@@ -9,9 +9,9 @@ from parproof.evidence.compare import correctness, traffic
 from parproof.evidence.compare.correctness import worst
 from parproof.evidence.compare.factors import Equality
 from parproof.evidence.compare.pairing import Pair
-from parproof.evidence.compare.runs import Run, fields_of
+from parproof.evidence.compare.runs import Run, fields_of, level_place
 from parproof.evidence.compare.times import Comparison, Times
-from parproof.evidence.level import LEVELS, may_claim_performance
+from parproof.evidence.level import may_claim_performance
 
 GOALS = ("faster", "no-slower")
 # «Repeated and stable»: one run shows nothing of how much runs differ.
@@ -48,7 +48,7 @@ class Case:
     def level(self) -> str | None:
         """The lowest level among timings on both sides."""
         found = [one.level for one in self.times.compared if one.verdict not in ("new", "missing")]
-        return min(found, key=lambda level: LEVELS.index(level) if level else -1, default=None)
+        return min(found, key=level_place, default=None)
 
 
 def decide(case: Case) -> Decision:

@@ -12,6 +12,7 @@ from parproof.errors import UsageError
 from parproof.evidence.compare import correctness, gate, traffic
 from parproof.evidence.compare import times as timing
 from parproof.evidence.compare.decision import GOALS, Case, decide
+from parproof.evidence.compare.environments import shard_ids
 from parproof.evidence.compare.factors import check
 from parproof.evidence.compare.pairing import Pair, pair_up
 from parproof.evidence.compare.runs import Run, Told, read
@@ -92,20 +93,27 @@ def compare(
 
 
 def _check_distinct(baseline: Sequence[Run], candidate: Sequence[Run], varies: Varies | None) -> None:
-    """A run given twice would pass for two. One run on both sides is fine where its records are chosen apart."""
+    """A run given twice, itself or in merged evidence, would pass for two. One run on both sides is fine where its records are chosen apart."""
     chosen_apart = varies is not None and varies.first != varies.second
     for runs in (baseline, candidate) if chosen_apart else ((*baseline, *candidate),):
         seen: dict[str, Run] = {}
         for run in runs:
-            for mark in (run.manifest["run_id"], run.digest):
+            for mark in (run.manifest["run_id"], run.digest, *shard_ids(run.manifest)):
                 if mark in seen:
                     raise UsageError(
-                        f"{run.directory} and {seen[mark].directory} are the same run ({mark[:12]})",
+                        _shared(run, seen[mark], mark),
                         expected="runs that were each made",
                         where="compare",
                         next_step="a run says nothing about itself; within one, choose with --varies, --from, --to",
                     )
                 seen[mark] = run
+
+
+def _shared(run: Run, other: Run, mark: str) -> str:
+    told = f"{run.directory} and {other.directory}"
+    if mark in (*shard_ids(run.manifest), *shard_ids(other.manifest)):
+        return f"{told} both hold run {mark[:12]}"
+    return f"{told} are the same run ({mark[:12]})"
 
 
 def _document(case: Case, asked: Options, num_ledgers: int) -> dict[str, Any]:

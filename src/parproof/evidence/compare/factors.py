@@ -8,16 +8,11 @@ from typing import Any
 
 from parproof.errors import UsageError
 from parproof.evidence import canonical
+from parproof.evidence.compare.environments import MAX_SHOWN, NOT_COMPARED, same
 from parproof.evidence.compare.pairing import Pair
-from parproof.evidence.compare.runs import Facts, Run, fields_of
+from parproof.evidence.compare.runs import Facts, Run, every_attempt, fields_of
 from parproof.evidence.compare.varies import Varies
 from parproof.evidence.compare.words import shown
-
-# The kernel keeps back a little more or less of the same memory from version to version.
-MEMORY_TOLERANCE = 0.01
-# Names of places: equal machines may be compared, and where ranks met changes nothing.
-NOT_COMPARED = ("machine.hostname", "variables.MASTER_ADDR")
-MAX_SHOWN = 12
 
 
 @dataclass
@@ -88,13 +83,13 @@ def _of_runs(
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
         for run in runs[1:]:
             for name in sorted({*runs[0].factors, *run.factors}):
-                if not _same(name, runs[0].factors.get(name), run.factors.get(name)):
+                if not same(name, runs[0].factors.get(name), run.factors.get(name)):
                     yield Difference(f"{name} (among runs of the {side})", runs[0].told(name), run.told(name))
     for name in sorted({*first.factors, *second.factors}):
         told = first.told(name), second.told(name)
         if name in NOT_COMPARED:
             found.not_compared.append((name, *told))
-        elif _same(name, first.factors.get(name), second.factors.get(name)):
+        elif same(name, first.factors.get(name), second.factors.get(name)):
             found.equal[name] = first.factors.get(name)
         elif varies and varies.allows(name):
             found.varied.append((name, *told))
@@ -102,24 +97,16 @@ def _of_runs(
             yield Difference(name, *told)
 
 
-def _same(name: str, one: Any, other: Any) -> bool:
-    if name in NOT_COMPARED or one == other:
-        return True
-    if name == "machine.memory_bytes" and one and other:
-        return bool(abs(one - other) <= MEMORY_TOLERANCE * max(one, other))
-    return False
-
-
 def _of_records(pairs: Sequence[Pair], varies: Varies | None, found: Equality) -> Iterator[Difference]:
     by_field: dict[str, Difference] = {}
     varied: dict[tuple[str, str, str], None] = {}
     for pair in pairs:
-        reference = next((facts for facts in pair.baseline if facts), None)
-        for facts in (*pair.baseline, *pair.candidate):
-            if reference is None or facts is None or facts is reference:
+        first, second = every_attempt(pair.baseline), every_attempt(pair.candidate)
+        for place, facts in enumerate((*first, *second)):
+            if not first or facts is first[0]:
                 continue
-            within = any(facts is other for other in pair.baseline)
-            for name, one, other in _unequal(reference, facts):
+            within = place < len(first)
+            for name, one, other in _unequal(first[0], facts):
                 if varies and varies.allows(name) and not within:
                     if name != "parameters.subject" or varies.factor != "subject":
                         varied[name, one, other] = None

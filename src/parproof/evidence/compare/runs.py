@@ -1,20 +1,26 @@
-"""One run as a comparison sees it: an evidence directory that passed its audit, reduced to what is compared."""
+"""One run as a comparison sees it: an evidence directory that passed its audit, reduced to what is compared.
+
+A test counts once a run, by the worst of its attempts.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from parproof.cost.statistics import per_call_maximum
 from parproof.errors import UsageError
 from parproof.evidence import canonical
+from parproof.evidence.attempts import Ending
 from parproof.evidence.audit import Unusable, audit
 from parproof.evidence.audit.reading import parse, read_json, read_lines
-from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
+from parproof.evidence.compare.environments import factors_of, places
+from parproof.evidence.level import LEVELS
+from parproof.evidence.store import MANIFEST, RECORDS
 
 Told = Callable[[int, int], None]
 # Shorter than light takes over a chip's edge, longer than a working life: no measurement of a call.
@@ -38,6 +44,7 @@ class Facts:
     placement            who the ranks were and where; None when nothing ran
     ledger               (op, dtype, group size, phase, control) → rank → calls, bytes in, bytes out; None: nobody watched
     figures              load and exposed time, by public name
+    several              the attempts that these facts sum up; none when there was one
     """
 
     nodeid: str
@@ -58,6 +65,12 @@ class Facts:
     times: tuple[Timing, ...]
     figures: str
     reason: str
+    several: tuple[Facts, ...] = ()
+
+    @property
+    def attempts(self) -> tuple[Facts, ...]:
+        """Every attempt of the test in this run, in order."""
+        return self.several or (self,)
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,8 @@ def read(directory: Path, kept: dict[str, str], progress: Told = lambda done, to
     """Audit a directory and read it.
 
     kept     texts that records share, for all runs of a comparison together
-    Errors   Unusable when there is no evidence, or it changed while it was read; UsageError when its audit has findings
+    Errors   Unusable when there is no evidence, or it changed while it was read; UsageError when its audit has findings,
+             or it was merged from unequal machines
     """
     findings = audit(directory, progress=progress).findings
     if findings:
@@ -97,9 +111,12 @@ def read(directory: Path, kept: dict[str, str], progress: Told = lambda done, to
             where=str(directory),
             next_step=f"parproof audit {directory}",
         )
-    manifest, environment = read_json(directory, MANIFEST), read_json(directory, ENVIRONMENT)
-    records = {facts.nodeid: facts for facts in _facts(directory, manifest, kept)}
-    return Run(directory, manifest, _factors(manifest, environment), records)
+    manifest = read_json(directory, MANIFEST)
+    factors = factors_of(directory, manifest)
+    attempts: dict[str, list[Facts]] = {}
+    for facts in _facts(directory, manifest, kept):
+        attempts.setdefault(facts.nodeid, []).append(facts)
+    return Run(directory, manifest, factors, {name: _together(each) for name, each in attempts.items()})
 
 
 def _facts(directory: Path, manifest: Mapping[str, Any], kept: dict[str, str]) -> Iterator[Facts]:
@@ -114,8 +131,11 @@ def _facts(directory: Path, manifest: Mapping[str, Any], kept: dict[str, str]) -
             raise changed from error
         yield facts
     rest = {name: value for name, value in manifest.items() if name != "digest"}
-    bound = {name: manifest["files"][name]["sha256"] for name in (RECORDS, ENVIRONMENT)}
-    found = {RECORDS: seen.hexdigest(), ENVIRONMENT: canonical.file_digest(directory / ENVIRONMENT)}
+    described = places(manifest)
+    bound = {name: manifest["files"][name]["sha256"] for name in (RECORDS, *described)}
+    found = {RECORDS: seen.hexdigest()} | {
+        name: canonical.file_digest(directory / name) for name in described
+    }
     if canonical.digest(rest) != manifest["digest"] or found != bound:
         raise changed
 
@@ -204,13 +224,53 @@ def _figures(record: dict[str, Any]) -> dict[str, float]:
     return {name: value for name, value in told.items() if isinstance(value, (int, float))}
 
 
-def _factors(manifest: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    found = {
-        f"{group}.{name}": value
-        for group in ("machine", "python", "packages", "variables")
-        for name, value in environment[group].items()
-    }
-    return found | {"source": manifest["source"]["fingerprint"]}
+def _together(attempts: Sequence[Facts]) -> Facts:
+    """One test of one run: the worst outcome and the lowest level, so that a retry hides nothing.
+
+    Attempts are repeats of one run: their calls follow each other, and of figures the largest counts.
+    """
+    if len(attempts) == 1:
+        return attempts[0]
+    worst = min(attempts, key=_severity)
+    figures: dict[str, float] = {}
+    for one in attempts:
+        for name, value in fields_of(one.figures).items():
+            figures[name] = max(value, figures.get(name, value))
+    return replace(
+        worst,
+        level=min((one.level for one in attempts), key=level_place),
+        times=tuple(_joined(attempts)),
+        figures=canonical.dumps(figures),
+        several=tuple(attempts),
+    )
+
+
+def _severity(facts: Facts) -> tuple[bool, int]:
+    """Small is bad. An unexpected end comes before a known defect, whichever their status."""
+    end = Ending(facts.status, facts.level or "none", facts.expected)
+    return not end.unexpected, end.severity[0]
+
+
+def _joined(attempts: Sequence[Facts]) -> Iterator[Timing]:
+    """The calls of one timing in all attempts; none where one attempt has none that can be read."""
+    by_name: dict[str, list[Timing]] = {}
+    for one in attempts:
+        for timing in one.times:
+            by_name.setdefault(timing.name, []).append(timing)
+    for name, each in by_name.items():
+        whole = len(each) == len(attempts) and all(timing.calls_s for timing in each)
+        calls = tuple(call for timing in each for call in timing.calls_s) if whole else ()
+        yield Timing(name, each[0].warmup, calls)
+
+
+def every_attempt(side: Sequence[Facts | None]) -> list[Facts]:
+    """Of one test in all runs of a side."""
+    return [attempt for facts in side if facts for attempt in facts.attempts]
+
+
+def level_place(level: str | None) -> int:
+    """Place of a level, the lowest first; none at all is below."""
+    return LEVELS.index(level) if level else -1
 
 
 def fields_of(text: str | None) -> Mapping[str, Any]:

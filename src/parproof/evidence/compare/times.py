@@ -10,8 +10,7 @@ from parproof.cost.statistics import median, percentile
 from parproof.evidence.compare import bounds
 from parproof.evidence.compare.correctness import wrong_values
 from parproof.evidence.compare.pairing import Pair
-from parproof.evidence.compare.runs import Facts
-from parproof.evidence.level import LEVELS
+from parproof.evidence.compare.runs import Facts, level_place
 
 # Worst first.
 VERDICTS = ("slower", "missing", "not read", "inconclusive", "faster", "same", "new")
@@ -136,7 +135,7 @@ def _sides(pair: Pair) -> Iterator[_Sides]:
     first, second = ([f for f in side if f and f.status == "ok"] for side in (pair.baseline, pair.candidate))
     if not first or not second:
         return
-    level = min((f.level for f in (*first, *second)), key=lambda known: LEVELS.index(known) if known else -1)
+    level = min((f.level for f in (*first, *second)), key=level_place)
     for name in {timing.name: None for facts in (*first, *second) for timing in facts.times}:
         yield _Sides(pair, name, _calls(first, name), _calls(second, name), level)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from parproof.evidence.compare.pairing import Pair
-from parproof.evidence.compare.runs import Facts, fields_of
+from parproof.evidence.compare.runs import Facts, every_attempt, fields_of
 
 Amounts = tuple[int, int, int]
 _NAMES = ("op", "dtype", "group_size", "phase", "control")
@@ -35,11 +35,12 @@ class Change:
 
 
 def changes(pairs: Sequence[Pair]) -> tuple[int, list[Change]]:
-    """(tests whose traffic was compared, changes). Only runs that passed and kept a ledger are compared."""
+    """(tests whose traffic was compared, changes). Only runs that passed, in every attempt, and kept a ledger are compared."""
     found: list[Change] = []
     number = 0
     for pair in pairs:
-        sides = [[f for f in side if f and f.status == "ok"] for side in (pair.baseline, pair.candidate)]
+        passed = [[f for f in side if f and f.status == "ok"] for side in (pair.baseline, pair.candidate)]
+        sides = [every_attempt(side) for side in passed]
         if all(sides) and all(f.ledger for f in sides[0]):
             number += 1
             found += _of_pair(pair.name, *sides)
