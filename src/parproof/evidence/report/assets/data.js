@@ -3,7 +3,10 @@
 const index = JSON.parse(document.getElementById("index").textContent);
 const [SEQ, FILE, NAME, STATUS, GROUP, ROWS, COLUMN, LEVEL, BRIEF, TEST, ATTEMPT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 const byTest = new Map();
-index.rows.forEach((told, at) => byTest.set(told[TEST], [...(byTest.get(told[TEST]) || []), at]));
+index.rows.forEach((told, at) => {
+  if (!byTest.has(told[TEST])) byTest.set(told[TEST], []);
+  byTest.get(told[TEST]).push(at);
+});
 const chunks = new Map();
 let shared = null;
 

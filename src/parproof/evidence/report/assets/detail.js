@@ -152,7 +152,7 @@ function load(detail) {
 function provenance(detail, at) {
   const told = detail.provenance, origin = detail.origin, all = about.attempts(at);
   const other = (one) => make("li", { value: about.attempt(one) }, chip(about.status(one)), " ", make("a", { href: `#record=${about.sequence(one)}` }, say("linked", { n: about.sequence(one) })));
-  const list = [[say("field.attempt"), all.length > 1 ? [say("attemptOf", { n: about.attempt(at), total: all.length }), make("ol", null, all.map(other))] : ev(about.attempt(at))]];
+  const list = [[say("field.attempt"), all.length > 1 ? [say("attemptOf", { n: about.attempt(at), total: all.length }), make("ol", null, all.slice(0, 50).map(other)), all.length > 50 ? "…" : null] : ev(about.attempt(at))]];
   if (origin) {
     list.push([say("field.shard"), ev(origin.run_id, "code")], [say("field.sequence"), ev(origin.sequence)], [say("field.digest"), ev(origin.digest, "code")]);
     if (origin.attempt) list.push([say("field.attemptThere"), ev(origin.attempt)]);
