@@ -23,9 +23,7 @@ def chromium():
     """A browser of the machine; none is downloaded."""
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        pytest.skip(
-            f"requires one of {', '.join(BROWSERS)}; found none in PATH; install the package chromium"
-        )
+        pytest.skip(f"requires one of {', '.join(BROWSERS)}; found none; install the package chromium")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -40,6 +38,7 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     kinds = {"sample": report_sample.outcomes, "many": lambda: list(report_sample.many(300))}
     kinds["hostile"] = report_sample.hostile
+    shutil.copytree(ROOT / "fixtures" / "evidence" / "merged", folder / "merged")
 
     def made(kind="sample", lang="en"):
         output, evidence = folder / f"{kind}-{lang}.html", folder / kind
@@ -117,13 +116,7 @@ def test_a_link_to_a_record_opens_it_with_prediction_and_ledger_side_by_side(ope
     linked = page.locator("#linked")
     assert linked.locator(".detail").count() == 1
     text = linked.inner_text()
-    for told in (
-        "rank 0 of 2: all_reduce: 512 bytes in",
-        "✕ differs",
-        "256 ≠",
-        "not collected: the links",
-        "no test"[:2],
-    ):
+    for told in ("rank 0 of 2: all_reduce: 512 bytes in", "✕ differs", "256 ≠", "not collected: the links"):
         assert told in text
     row = linked.locator("tr.differs td").all_inner_texts()
     assert [cell for cell in row if cell.isdigit()] == ["2", "1", "512", "256", "1", "256"]
@@ -172,13 +165,23 @@ def test_every_cell_opens_as_many_records_as_it_counts(opened):
         assert page.locator("tr.drill").count() == 0
 
 
+def test_a_cell_opens_all_attempts_and_a_record_names_its_shard(opened):
+    """The failed one and the one that was ok later."""
+    page = opened("merged", place="#cell=0.0.0")
+    assert page.locator(".drill .attempt").all_inner_texts() == [
+        f"attempt {n} of 2, the worst counts" for n in (1, 2)
+    ]
+    page.locator(".drill .open-record", has_text="6").click()
+    assert "b" * 32 in page.locator(".drill .provenance").inner_text()
+
+
 @pytest.mark.parametrize("lang", ["en", "zh"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_violation(lang, scheme, opened):
+@pytest.mark.parametrize(("kind", "scheme"), [("sample", "light"), ("sample", "dark"), ("merged", "light")])
+def test_axe_finds_no_violation(lang, kind, scheme, opened):
     """Contrast, names, landmarks, roles; with a cell and a record open."""
     from axe_playwright_python.sync_playwright import Axe
 
-    page = opened(lang=lang, color_scheme=scheme)
+    page = opened(kind, lang, color_scheme=scheme)
     page.locator("a[data-cell]").first.click()
     page.locator(".drill .open-record").first.click()
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
@@ -197,9 +200,10 @@ def test_both_schemes_and_the_button_between_them(opened):
     assert dark.locator("#theme").inner_text() == catalogue("en")["js.theme.light"]
 
 
-def test_chinese_is_chinese_but_for_words_of_the_evidence_and_of_the_registry(opened):
+@pytest.mark.parametrize("kind", ["sample", "merged"])
+def test_chinese_is_chinese_but_for_words_of_the_evidence_and_of_the_registry(kind, opened):
     """Whatever is not marked as such holds no English word, in the details of a record too."""
-    page = opened(lang="zh", place="#record=1")
+    page = opened(kind, "zh", "#record=0" if kind == "merged" else "#record=1")
     assert page.locator("html").get_attribute("lang") == "zh-Hans"
     text = page.evaluate("""() => {
       document.querySelectorAll('script, style, noscript, svg, option, caption, #matrix h3, #matrix .plain, .ev, .en, code, [translate=no]').forEach((e) => e.remove());
@@ -207,7 +211,7 @@ def test_chinese_is_chinese_but_for_words_of_the_evidence_and_of_the_registry(op
       while (walker.nextNode()) found.push(walker.currentNode.data);
       return found.join(" "); }""")
     terms = "rank real_benchmark pytest parproof torch records.jsonl sha256 JavaScript gloo NCCL schema cuda1 cuda2"
-    terms += " cross_node records jsonl manifest"
+    terms += " cross_node records jsonl manifest merge"
     shown = set(re.findall(r"[A-Za-z][\w.-]{3,}", text))
     left = sorted(word for word in shown if word not in terms.split() and not word.startswith("PAR-"))
     assert left == []

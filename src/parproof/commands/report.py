@@ -31,7 +31,10 @@ def _report(options: argparse.Namespace) -> int:
     report.write_new(texts)
     for path, text in texts.items():
         print(f"{path}: {len(text.encode()):,} bytes")
-    print(f"{contents.totals.num_records} records shown; {contents.findings} findings of the audit")
+    print(
+        f"{contents.totals.num_records} records of {contents.tested.num_tests} tests shown; "
+        f"{contents.findings} findings of the audit"
+    )
     return FINDINGS if contents.findings else OK
 
 
@@ -43,7 +46,15 @@ COMMAND = Command(
         (("directory",), {"type": Path}),
         (("--output",), {"type": Path, "metavar": "FILE", "help": "the page: one file that needs no other"}),
         (("--markdown",), {"type": Path, "metavar": "FILE", "help": "a summary for CI, at most 1 MB"}),
-        (("--junit",), {"type": Path, "metavar": "FILE", "help": "compare with JUnit of the same run"}),
+        (
+            ("--junit",),
+            {
+                "type": Path,
+                "action": "append",
+                "metavar": "FILE",
+                "help": "compare with JUnit of the same run; of merged evidence once for each shard",
+            },
+        ),
         (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
         (("--lang",), {"choices": ("en", "zh"), "default": "en"}),
     ),

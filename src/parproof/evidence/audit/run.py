@@ -139,7 +139,7 @@ def _records(
         result.num_records += 1
         if not result.num_records % TELL_EVERY:
             progress(result.num_records, manifest["num_records"])
-        record, problems = _parsed(line)
+        record, problems = parsed(line)
         result.note(Finding(SCHEMA, f"line {number}", "parproof-record/v1", text) for text in problems)
         if record is None:
             num_bad += 1
@@ -195,7 +195,7 @@ def _not_judged(rule_id: str, name: str, error: Exception) -> Finding:
     return Finding(rule_id, name, "a record that can be judged", text)
 
 
-def _parsed(line: bytes | None) -> tuple[dict[str, Any] | None, list[str]]:
+def parsed(line: bytes | None) -> tuple[dict[str, Any] | None, list[str]]:
     """(record, problems): a record that breaks its schema is not judged further."""
     if line is None:
         return None, ["line too long"]
@@ -211,6 +211,6 @@ def records(directory: Path) -> Iterator[dict[str, Any]]:
     """Every record that keeps the schema, in order; whether they are sound is for `audit` to say. Errors: Unusable."""
     check_directory(directory)
     for _, line in read_lines(directory / RECORDS):
-        record, _ = _parsed(line)
+        record, _ = parsed(line)
         if record is not None:
             yield record

@@ -12,6 +12,7 @@ from parproof.evidence.report.gather import Evidence
 from parproof.evidence.report.matrix import Matrix
 from parproof.evidence.report.packed import Packed
 from parproof.evidence.report.pipeline import Pipelines
+from parproof.evidence.report.tested import AttemptsByTest
 from parproof.evidence.report.topology import Topology
 from parproof.evidence.report.totals import Totals
 from parproof.evidence.report.traffic import Heats
@@ -23,6 +24,7 @@ class Contents:
     """All parts, each already counted."""
 
     evidence: Evidence
+    tested: AttemptsByTest
     totals: Totals
     matrix: Matrix
     packed: Packed
@@ -36,6 +38,20 @@ class Contents:
     def findings(self) -> int:
         """How many the audit has."""
         return len(self.evidence.result.findings)
+
+    @property
+    def shards(self) -> list[str]:
+        """Run ids of what was merged; empty where nothing was."""
+        manifest = self.evidence.manifest
+        if manifest is None or "merged" not in manifest:
+            return list(self.tested.shards)
+        return [shard["run_id"] for shard in manifest["merged"]["shards"]]
+
+    @property
+    def differences(self) -> list[str]:
+        """What differs between shards, by the word of the manifest."""
+        manifest = self.evidence.manifest
+        return list(manifest["merged"]["differences"]) if manifest and "merged" in manifest else []
 
     @property
     def lanes(self) -> list[str]:
@@ -61,10 +77,12 @@ class Contents:
 
 def collect(evidence: Evidence, words: Words) -> Contents:
     """Read every record once. Cost: about half a millisecond a record."""
+    tested = AttemptsByTest()
     found = Contents(
         evidence,
-        Totals(),
-        Matrix(words.lang),
+        tested,
+        Totals(tested),
+        Matrix(words.lang, tested.tally),
         Packed(words.cut),
         Pipelines(),
         Heats(),
@@ -73,6 +91,7 @@ def collect(evidence: Evidence, words: Words) -> Contents:
     )
     parts = (found.totals, found.pipelines, found.heats, found.curves, found.topology)
     for record in evidence.records():
+        tested.add(record)
         found.packed.add(record, found.matrix.add(record))
         for part in parts:
             part.add(record)

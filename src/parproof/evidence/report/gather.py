@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from parproof.evidence.attempts import Ending
 from parproof.evidence.audit import AuditResult, audit
 from parproof.evidence.audit.findings import Unusable
-from parproof.evidence.audit.reading import BadJson, parse, read_json, read_lines
+from parproof.evidence.audit.reading import read_json, read_lines
+from parproof.evidence.audit.run import parsed
 from parproof.evidence.schemas import violations
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS
 
@@ -39,18 +41,18 @@ class Evidence:
             return
         self.unreadable, self.num_unreadable = [], 0
         for number, line in read_lines(path):
-            record, why = _record(line)
+            record, problems = parsed(line)
             if record is not None:
                 yield record
                 continue
             self.num_unreadable += 1
             if len(self.unreadable) < MAX_UNREADABLE:
-                self.unreadable.append((number, why))
+                self.unreadable.append((number, problems[0]))
 
 
 def gather(
     directory: Path,
-    junit: Path | None = None,
+    junit: Path | Sequence[Path] | None = None,
     digest: str | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Evidence:
@@ -66,18 +68,11 @@ def gather(
     return Evidence(directory, result, manifest if sound else None, environment if readable else None)
 
 
-def _record(line: bytes | None) -> tuple[dict[str, Any] | None, str]:
-    if line is None:
-        return None, "line too long"
-    try:
-        record = parse(line)
-    except BadJson as error:
-        return None, str(error)
-    problem = next(iter(violations("record", record)), None)
-    return (record, "") if problem is None else (None, problem)
-
-
 def status_of(record: dict[str, Any]) -> str:
-    """The record's status, with a known defect told apart from other failures: neither is a pass."""
-    end = record["conclusion"]
-    return "known" if end["status"] == "failed" and end["expected_nonconformance"] else str(end["status"])
+    """The status of one attempt."""
+    return shown_status(Ending.of(record["conclusion"]))
+
+
+def shown_status(ending: Ending) -> str:
+    """With a known defect told apart from other failures: neither is a pass."""
+    return "known" if ending.status == "failed" and ending.report is not None else ending.status

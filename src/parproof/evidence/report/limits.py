@@ -10,6 +10,8 @@ def limits(c: Contents, words: Words) -> list[str]:
     """The sentences that apply, the widest first."""
     totals, manifest = c.totals, c.evidence.manifest
     told: list[str] = []
+    # Several runs, perhaps of several machines and days: what is said of one run would not be true of them.
+    suffix = ".merged" if c.shards else ""
     if not totals.num_records:
         told.append(words("limits.no_records"))
     elif totals.num_benchmarks:
@@ -19,7 +21,7 @@ def limits(c: Contents, words: Words) -> list[str]:
     if totals.scopes["multi_host"]:
         told.append(words("limits.some_cross_node", n=totals.scopes["multi_host"]))
     else:
-        told.append(words("limits.no_cross_node"))
+        told.append(words(f"limits.no_cross_node{suffix}"))
     for name in ("emulated_hosts", "single_process"):
         if totals.scopes[name]:
             told.append(words(f"limits.{name}", n=totals.scopes[name]))
@@ -29,13 +31,15 @@ def limits(c: Contents, words: Words) -> list[str]:
         told.append(words("limits.known", n=totals.counts["known"]))
     if totals.counts["failed"] or totals.counts["blocked"]:
         told.append(words("limits.failed", n=totals.counts["failed"] + totals.counts["blocked"]))
+    if c.tested.num_flaky:
+        told.append(words("limits.flaky", n=c.tested.num_flaky))
     if totals.num_records and not totals.num_other_decisions:
-        told.append(words("limits.no_decision"))
+        told.append(words(f"limits.no_decision{suffix}"))
     if manifest is not None and not manifest["complete"]:
         told.append(words("limits.incomplete"))
-    told.append(words("limits.one_run"))
+    told.append(words(f"limits.one_run{suffix}", shards=len(c.shards)))
     if manifest is not None and manifest["source"]["dirty"]:
         told.append(words("limits.dirty"))
     if manifest is not None and manifest["num_deselected"]:
-        told.append(words("limits.deselected", n=manifest["num_deselected"]))
+        told.append(words(f"limits.deselected{suffix}", n=manifest["num_deselected"]))
     return [*told, words("limits.seal")]

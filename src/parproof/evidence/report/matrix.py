@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parproof import registry
+from parproof.evidence.attempts import Tally
 from parproof.evidence.level import LEVELS
-from parproof.evidence.report.gather import STATUSES, status_of
+from parproof.evidence.report.gather import STATUSES, shown_status
 
 MAX_COLUMNS, MAX_ROWS, MAX_GROUPS = 16, 120, 60
 NO_CLAIM = ""
@@ -19,33 +20,43 @@ Column = tuple[str, str, str]
 
 @dataclass
 class Cell:
-    """Records of one claim, subject and lane; empty: no record, which is neither good nor bad."""
+    """Tests of one claim, subject and lane; empty: no record, which is neither good nor bad.
 
-    counts: Counter[str] = field(default_factory=Counter)
-    levels: Counter[str] = field(default_factory=Counter)
+    A test counts once, with the worst of all its attempts, those included that stand in another cell.
+    """
 
-    def add(self, status: str, level: str | None) -> None:
-        """One record."""
-        self.counts[status] += 1
-        if status != "skipped":
-            self.levels[level or "none"] += 1
+    tally: Tally
+    nodeids: set[str] = field(default_factory=set)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """By status."""
+        return Counter(shown_status(self.tally.worst[nodeid]) for nodeid in self.nodeids)
+
+    @property
+    def levels(self) -> Counter[str]:
+        """Of what ran."""
+        endings = [self.tally.worst[nodeid] for nodeid in self.nodeids]
+        return Counter(ending.level for ending in endings if ending.status != "skipped")
 
     @property
     def total(self) -> int:
-        """Records."""
-        return sum(self.counts.values())
+        """Tests."""
+        return len(self.nodeids)
 
     @property
     def tone(self) -> str:
-        """The worst there is; ok only where every record is ok."""
+        """The worst there is; ok only where every test is ok."""
+        counts = self.counts
         for status in ("failed", "blocked", "known", "skipped"):
-            if self.counts[status]:
-                return "part" if status == "skipped" and self.counts["ok"] else status
+            if counts[status]:
+                return "part" if status == "skipped" and counts["ok"] else status
         return "ok" if self.total else "none"
 
     def by_status(self) -> list[tuple[str, int]]:
         """Those that occur, in a fixed order."""
-        return [(status, self.counts[status]) for status in STATUSES if self.counts[status]]
+        counts = self.counts
+        return [(status, counts[status]) for status in STATUSES if counts[status]]
 
     def by_level(self) -> list[tuple[str, int]]:
         """Levels of what ran, from the weakest."""
@@ -61,10 +72,10 @@ class Group:
     title: str
     statements: dict[str, tuple[str, str]]
     not_shown: str
+    total: Cell
     rows: dict[str, int] = field(default_factory=dict)
     columns: dict[Column, int] = field(default_factory=dict)
     cells: dict[tuple[int, int], Cell] = field(default_factory=dict)
-    total: Cell = field(default_factory=Cell)
 
     def place(self, claims: list[str], column: Column) -> tuple[list[int], int]:
         """Numbers of rows and column, given out as they come."""
@@ -80,21 +91,24 @@ class Group:
         return sorted(self.columns.items())[:MAX_COLUMNS]
 
     def cell(self, row: int, column: int) -> Cell:
-        """The records of a place; an empty cell where there are none."""
-        return self.cells.get((row, column), Cell())
+        """The tests of a place; an empty cell where there are none."""
+        return self.cells.get((row, column), Cell(self.total.tally))
 
 
 class Matrix:
-    """Groups in the order of the registry, then what is not registered, then what names no experiment."""
+    """Groups in the order of the registry, then what is not registered, then what names no experiment.
 
-    def __init__(self, lang: str) -> None:
-        self._lang = lang
+    tally   of all tests; whoever collects adds each record to it
+    """
+
+    def __init__(self, lang: str, tally: Tally) -> None:
+        self._lang, self._tally = lang, tally
         self._groups: dict[str, Group] = {}
         self.numbers: dict[str, int] = {}
 
     def add(self, record: dict[str, Any]) -> tuple[int, list[int], int]:
-        """Count a record; returns the numbers of its group, rows and column."""
-        identity, level = record["identity"], record["conclusion"]["evidence_level"]
+        """Place a record; returns the numbers of its group, rows and column."""
+        identity = record["identity"]
         name = identity["semantic_id"] or ""
         group = self._groups.get(name)
         if group is None:
@@ -103,20 +117,19 @@ class Matrix:
         subject = identity["subject"] or {"name": "", "address": ""}
         column = (identity["lane"] or "", subject["name"], subject["address"])
         rows, number = group.place(identity["claims"], column)
-        status = status_of(record)
-        group.total.add(status, level)
+        group.total.nodeids.add(identity["nodeid"])
         for row in rows:
-            group.cells.setdefault((row, number), Cell()).add(status, level)
+            group.cells.setdefault((row, number), Cell(self._tally)).nodeids.add(identity["nodeid"])
         return self.numbers[name], rows, number
 
     def _new(self, name: str) -> Group:
         known = registry.load().experiment(name)
         if known is None:
-            return Group(name, "", {}, "")
+            return Group(name, "", {}, "", Cell(self._tally))
         title = known.title_zh if self._lang == "zh" else known.title
         statements = {claim.id: (claim.tier, claim.statement) for claim in known.claims}
         rows = {claim.id: number for number, claim in enumerate(known.claims)}
-        return Group(name, title, statements, known.not_shown, rows)
+        return Group(name, title, statements, known.not_shown, Cell(self._tally), rows)
 
     def groups(self) -> list[tuple[int, Group]]:
         """(number, group) in the order in which they are shown."""

@@ -22,7 +22,17 @@ PER_CHUNK = 100
 MAX_DETAILS = 20_000  # beyond it the page would be too large to open; the index holds every record
 MAX_DETAIL_TEXT = 100_000_000  # characters of all details before what they share is taken out
 MAX_BRIEF = 200
-_FIXED = ("identity", "topology", "communication", "time", "load", "conclusion", "observation")
+_FIXED = (
+    "identity",
+    "provenance",
+    "origin",
+    "topology",
+    "communication",
+    "time",
+    "load",
+    "conclusion",
+    "observation",
+)
 _SHARED_FROM = 28  # characters from which a repeated value is worth a reference
 _SHARED_DEPTH = 3
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -43,6 +53,7 @@ class Packed:
         self._note = note
         self._files: dict[str, int] = {}
         self._briefs: dict[str, int] = {"": 0}
+        self._tests: dict[str, int] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._details: list[Any] = []
         self._size = 0
@@ -64,6 +75,8 @@ class Packed:
                 column,
                 LEVELS.index(level) + 1 if level else 0,
                 self._briefs.setdefault(self._short(_brief(record)), len(self._briefs)),
+                self._tests.setdefault(record["identity"]["nodeid"], len(self._tests)),
+                record.get("attempt", 1),
             )
         )
         if len(self._details) < MAX_DETAILS and self._size < MAX_DETAIL_TEXT:
@@ -174,8 +187,9 @@ def _detail(record: dict[str, Any]) -> dict[str, Any]:
     if topology["ranks"] is not None:
         facts = ("rank", "local_rank", "host", "hostname", "device", "pid")
         topology["ranks"] = [[rank[name] for name in facts] for rank in topology["ranks"]]
-    parts = ("identity", "time", "load", "conclusion", "measurements", "not_collected")
+    parts = ("identity", "time", "load", "conclusion", "measurements", "provenance", "not_collected")
     return {name: record[name] for name in parts} | {
+        "origin": record.get("origin"),
         "communication": told,
         "topology": topology,
         "observation": observation,

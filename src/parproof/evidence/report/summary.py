@@ -16,6 +16,7 @@ from parproof.evidence.report.words import Words
 
 MAX_BYTES = 1_000_000
 MAX_WORDS, MAX_FAILURES, MAX_FINDINGS = 300, 50, 50
+MAX_SHARDS, MAX_DIFFERENCES, MAX_ATTEMPTS = 50, 50, 20
 
 
 def markdown(contents: Contents, words: Words) -> str:
@@ -35,7 +36,11 @@ def markdown(contents: Contents, words: Words) -> str:
 def _sections(c: Contents, words: Words) -> Iterator[list[str]]:
     yield [f"# {words('page.title')}", "", *_verdict(c, words)]
     yield [f"## {words('limits.heading')}", "", *(f"- {limit}" for limit in limits(c, words))]
+    if c.shards:
+        yield _merged(c, words)
     yield _findings(c, words)
+    if c.tested.num_flaky:
+        yield _flaky(c, words)
     yield _totals(c, words)
     for _, group in c.matrix.groups():
         yield _matrix(group, words)
@@ -79,6 +84,35 @@ def _findings(c: Contents, words: Words) -> list[str]:
     return lines + _rest(len(found), MAX_FINDINGS, words)
 
 
+def _merged(c: Contents, words: Words) -> list[str]:
+    lines = [f"## {words('merged.heading', n=len(c.shards))}", "", words("merged.meaning"), ""]
+    lines += [f"- {code(shard)}" for shard in c.shards[:MAX_SHARDS]] + _rest(len(c.shards), MAX_SHARDS, words)
+    lines += ["", f"### {words('merged.differences')}", ""]
+    lines += [f"- {code(text)}" for text in c.differences[:MAX_DIFFERENCES]] or [
+        words("merged.no_differences")
+    ]
+    return lines + _rest(len(c.differences), MAX_DIFFERENCES, words)
+
+
+def _flaky(c: Contents, words: Words) -> list[str]:
+    """Every attempt with its status, in one line a test."""
+    lines = [f"### {words('flaky.heading')}", "", words("flaky.some", n=c.tested.num_flaky), ""]
+    shown = c.tested.flaky()[:MAX_FAILURES]
+    rows = [
+        (
+            code(nodeid),
+            "<br>".join(
+                f"{words('mark.' + a.status)} {words('status.' + a.status)}{words('list.and')}{words('flaky.record')} {a.sequence}"
+                + (f"{words('list.and')}{words('flaky.shard')} {code(a.shard[:8])}" if a.shard else "")
+                for a in attempts[:MAX_ATTEMPTS]
+            ),
+        )
+        for nodeid, attempts in shown
+    ]
+    lines += _table((words("failures.test"), words("flaky.attempts")), rows)
+    return lines + _rest(c.tested.num_flaky, len(shown), words)
+
+
 def _rest(total: int, shown: int, words: Words) -> list[str]:
     return ["", words.cut(shown, total)] if total > shown else []
 
@@ -86,12 +120,12 @@ def _rest(total: int, shown: int, words: Words) -> list[str]:
 def _totals(c: Contents, words: Words) -> list[str]:
     statuses = ("ok", "failed", "known", "blocked", "skipped")
     rows = [(words(f"status.{status}"), f"{c.totals.counts[status]:,}") for status in statuses]
-    lines = [f"## {words('totals.heading')}", "", words("totals.skip_is_no_pass"), ""]
-    lines += _table((words("totals.status"), words("totals.records")), rows)
+    lines = [f"## {words('totals.heading')}", "", words("totals.skip_is_no_pass"), words("totals.worst"), ""]
+    lines += _table((words("totals.status"), words("totals.tests")), rows)
     defects = c.totals.shown_defects()
     if defects:
         lines += ["", f"### {words('defects.heading')}", ""]
-        names = (words("defects.report"), words("totals.records"), words("defects.claims"))
+        names = (words("defects.report"), words("totals.tests"), words("defects.claims"))
         lines += _table(
             names, ((code(d.report), f"{d.count:,}", code(", ".join(sorted(d.claims)))) for d in defects)
         )

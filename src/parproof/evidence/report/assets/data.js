@@ -1,7 +1,12 @@
 // The index is small and parsed at once; details come in chunks, each parsed when one of its records is opened.
 
 const index = JSON.parse(document.getElementById("index").textContent);
-const [SEQ, FILE, NAME, STATUS, GROUP, ROWS, COLUMN, LEVEL, BRIEF] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+const [SEQ, FILE, NAME, STATUS, GROUP, ROWS, COLUMN, LEVEL, BRIEF, TEST, ATTEMPT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+const byTest = new Map();
+index.rows.forEach((told, at) => {
+  if (!byTest.has(told[TEST])) byTest.set(told[TEST], []);
+  byTest.get(told[TEST]).push(at);
+});
 const chunks = new Map();
 let shared = null;
 
@@ -18,6 +23,8 @@ const about = {
   lane: (at) => index.groups[index.rows[at][GROUP]].columns[index.rows[at][COLUMN]][0],
   subject: (at) => index.groups[index.rows[at][GROUP]].columns[index.rows[at][COLUMN]][1],
   level: (at) => index.levels[index.rows[at][LEVEL]],
+  attempt: (at) => index.rows[at][ATTEMPT],
+  attempts: (at) => byTest.get(index.rows[at][TEST]),
   brief: (at) => index.briefs[index.rows[at][BRIEF]],
 };
 
@@ -37,11 +44,12 @@ function detailOf(at) {
   return whole(chunks.get(number)[at % index.perChunk]);
 }
 
+/* All attempts of its tests: the worst counts, wherever it stands. */
 function recordsOfCell(name) {
   const [group, row, column] = name.split(".").map(Number);
-  const found = [];
+  const tests = new Set();
   index.rows.forEach((told, at) => {
-    if (told[GROUP] === group && told[COLUMN] === column && about.rowNumbers(at).includes(row)) found.push(at);
+    if (told[GROUP] === group && told[COLUMN] === column && about.rowNumbers(at).includes(row)) tests.add(told[TEST]);
   });
-  return found;
+  return [...tests].flatMap((test) => byTest.get(test)).sort((a, b) => a - b);
 }

@@ -148,6 +148,19 @@ function load(detail) {
   return part(say("part.load"), null, facts(names.map((n) => [say(`field.${n}`), valueOr(detail, `load.${n}`, detail.load[n], tree)])));
 }
 
+/* Where the record was made, and how the other attempts of its test ended. */
+function provenance(detail, at) {
+  const told = detail.provenance, origin = detail.origin, all = about.attempts(at);
+  const other = (one) => make("li", { value: about.attempt(one) }, chip(about.status(one)), " ", make("a", { href: `#record=${about.sequence(one)}` }, say("linked", { n: about.sequence(one) })));
+  const list = [[say("field.attempt"), all.length > 1 ? [say("attemptOf", { n: about.attempt(at), total: all.length }), make("ol", null, all.slice(0, 50).map(other)), all.length > 50 ? "…" : null] : ev(about.attempt(at))]];
+  if (origin) {
+    list.push([say("field.shard"), ev(origin.run_id, "code")], [say("field.sequence"), ev(origin.sequence)], [say("field.digest"), ev(origin.digest, "code")]);
+    if (origin.attempt) list.push([say("field.attemptThere"), ev(origin.attempt)]);
+  }
+  for (const name of ["worker", "written", "source", "environment"]) list.push([say(`field.${name}`), ev(told[name], name === "written" ? "span" : "code")]);
+  return part(say("part.provenance"), "provenance", facts(list));
+}
+
 /* Everything about record number `at` of the index. */
 function detailView(at) {
   const detail = detailOf(at);
@@ -158,5 +171,5 @@ function detailView(at) {
   const [told, why] = outcome(detail);
   const missing = part(say("part.missing"), "full", make("details", null, make("summary", null, say("missing.count", { n: Object.keys(detail.not_collected).length })),
     facts(Object.entries(detail.not_collected).map(([name, why]) => [ev(name, "code"), ev(why)]))));
-  return make("div", null, head, make("div", { class: "detail" }, told, make("div", { class: "detail-columns" }, why, identity(detail), topology(detail), load(detail), times(detail)), traffic(detail), sampled(detail), measured, runs(detail), missing));
+  return make("div", null, head, make("div", { class: "detail" }, told, make("div", { class: "detail-columns" }, why, identity(detail), provenance(detail, at), topology(detail), load(detail), times(detail)), traffic(detail), sampled(detail), measured, runs(detail), missing));
 }

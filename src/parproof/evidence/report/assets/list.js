@@ -28,13 +28,19 @@ function toggle(button, at, id) {
   if (!opened) row.after(make("tr", { class: "detail-row", id }, make("td", { colspan: row.children.length }, detailView(at))));
 }
 
+/* Said only where a test has several. */
+function attemptOf(at) {
+  const total = about.attempts(at).length;
+  return total > 1 ? make("span", { class: "brief attempt" }, say("attemptOf", { n: about.attempt(at), total })) : null;
+}
+
 function recordRow(at, id, columns) {
   const brief = about.brief(at);
   const claims = about.claims(at).filter(Boolean).join(", ");
   const small = (text) => make("span", { class: "brief ev", translate: "no" }, text);
   const cells = {
     status: () => [chip(about.status(at))],
-    test: () => [ev(about.name(at), "code"), small(about.file(at)), brief ? make("span", { class: "brief reason ev", translate: "no" }, brief) : null],
+    test: () => [ev(about.name(at), "code"), small(about.file(at)), attemptOf(at), brief ? make("span", { class: "brief reason ev", translate: "no" }, brief) : null],
     claim: () => [about.experiment(at) ? ev(about.experiment(at)) : say("noExperiment"), small(claims || "–")],
     subject: () => [ev(about.subject(at) || "–"), small(about.lane(at) || "–")],
     level: () => [level(about.level(at))],

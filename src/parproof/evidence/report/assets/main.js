@@ -29,12 +29,12 @@ function toggleCell(link) {
     row.querySelectorAll("[aria-expanded]").forEach((other) => other.setAttribute("aria-expanded", "false"));
   }
   if (wasOpen) return;
-  const found = recordsOfCell(link.dataset.cell), at = found[0];
-  const [group, number] = link.dataset.cell.split(".").map(Number);
-  const claim = index.groups[group].rows[number];
-  const title = say("cellTitle", { claim: claim || "–", subject: about.subject(at) || "–", lane: about.lane(at) || "–" });
+  const found = recordsOfCell(link.dataset.cell);
+  const [group, number, column] = link.dataset.cell.split(".").map(Number);
+  const claim = index.groups[group].rows[number], [lane, subject] = index.groups[group].columns[column];
+  const title = say("cellTitle", { claim: claim || "–", subject: subject || "–", lane: lane || "–" });
   const close = make("button", { type: "button", class: "button" }, say("close"));
-  const list = make("a", { href: `#${new URLSearchParams({ experiment: about.experiment(at), claim, subject: about.subject(at), lane: about.lane(at) })}` }, say("openList"));
+  const list = make("a", { href: `#${new URLSearchParams({ experiment: index.groups[group].id, claim, subject, lane })}` }, say("openList"));
   const head = make("div", { class: "drill-head" }, make("h4", null, title), list, close);
   const drill = make("tr", { class: "drill", id: `drill-${link.dataset.cell}` }, make("td", { colspan: row.children.length }, head, recordTable(title, found, { columns: ["record", "status", "test", "level"] })));
   const shut = () => { drill.remove(); link.setAttribute("aria-expanded", "false"); link.focus(); };
