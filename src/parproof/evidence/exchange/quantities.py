@@ -1,6 +1,6 @@
 """Which names are quantities, and what a quantity may be: a finite number, and no less than nothing.
 
-A foreign file has no schema, so its names are all there is. A name is taken apart at its underscores. A part that is a
+A foreign file has no schema, so its names are all there is. A name is taken apart at underscores and capitals. A part that is a
 unit, or a word for a time, a rate, a count or a size makes it a quantity. A difference, a ratio, an error or a loss
 may be below zero, but is a number too. Null says that nothing was measured.
 """
@@ -58,9 +58,8 @@ _VAGUE = _words(
     "time rate wait memory capacity batch bandwidth factor requests prompts samples experts number length size"
 )
 # Parts of a file that hold words about quantities, or a stranger's settings, some of which use -1 for «none».
-SKIPPED = frozenset(
-    ("artifacts", "decision", "failure", "units", "not_collected", "env", "args", "server_info")
-)
+_WORDS_ONLY = _words("units not_collected")
+SKIPPED = _WORDS_ONLY | _words("artifacts decision failure env args server_info")
 # Here a truth value says whether, and a number how many.
 _BOTH = _words("completed failed warmup overflow")
 _STATISTIC = re.compile(r"p\d{1,3}(?:[._]\d+)?|mean|median|min|max|std|avg|sum|total|value|rank_?\d+|\d+")
@@ -81,7 +80,8 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def quantity_of(name: str) -> Quantity | None:
     """None for a name that says nothing of a quantity."""
-    plain = name.lower()
+    # stepTimeMs is step_time_ms.
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     if plain in WHOLE or plain.endswith("_world_size"):
         return Quantity(signed=False, unit=False, whole=True)
     # «per rank» says of whom, not of what.
@@ -122,11 +122,13 @@ def _quantities(
     for name, item in value.items():
         short = str(name)[:MAX_NAME]
         place = f"{path}.{short}" if path else short
-        # At the top these are parts of the contract; a metric may be called as they are.
-        if short in SKIPPED and (isinstance(item, (Mapping, list)) or short in ("failure", "decision")):
+        # A metric called as a part of the contract is a metric.
+        if short in (_WORDS_ONLY if ".metrics." in f".{place}" else SKIPPED):
             continue
         own = None if short in MAPPINGS else quantity_of(short)
-        if own is None and inherited is not None and _STATISTIC.fullmatch(short):
+        # «tokens_per_s: {zero2: 5}» is a rate of zero2; a word beside it may be about anything.
+        plain = inherited is not None and inherited.unit and not isinstance(item, (str, bool))
+        if own is None and (plain or (inherited is not None and _STATISTIC.fullmatch(short))):
             own = inherited
         yield from _of(item, place, short, own)
 
