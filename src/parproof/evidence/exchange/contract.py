@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import NoneType
 from typing import Any
 
 SCHEMA_VERSION = "distributed-benchmark/v1"
@@ -92,6 +93,33 @@ def errors(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
                 name, "not-a-mapping"
             )
             yield reason, name, shown(record[name]), "a mapping"
+    yield from wrong_types(record)
+
+
+# Field → types; null where a field may be silent. A page number may be a number.
+_TEXT = (str, NoneType)
+TYPES: dict[str, tuple[tuple[type, ...], str]] = {
+    "project": ((str, int), "a word or a page number"),
+    "semantic_id": (_TEXT, "a word"),
+    "strategy": (_TEXT, "a word"),
+    "backend": (_TEXT, "a word"),
+    "run_label": (_TEXT, "a word"),
+    "artifacts": ((Mapping, list, NoneType), "a mapping or a list"),
+    "sources": ((list, NoneType), "a list"),
+}
+
+
+def wrong_types(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """(reason, where, found, wanted) for every field of another type than the contract's; a source is a mapping."""
+    for name, (types, wanted) in TYPES.items():
+        value = record.get(name)
+        # A truth value is an int to the language and to nobody else.
+        if name in record and (isinstance(value, bool) or not isinstance(value, types)):
+            yield "field-type", name, shown(value), wanted
+    sources = record.get("sources")
+    for place, source in enumerate(sources if isinstance(sources, list) else ()):
+        if not isinstance(source, Mapping):
+            yield "field-type", f"sources[{place}]", shown(source), "a mapping with path and sha256"
 
 
 def shown(value: Any) -> str:

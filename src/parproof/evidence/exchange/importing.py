@@ -83,8 +83,9 @@ def import_files(
         elif digest is not None:
             seen[digest] = path
         found += parts
-    if output is not None:
-        write_directory(output, companions(found))
+    # Of nothing that was read there is nothing to write, and an empty directory would say otherwise.
+    if output is not None and (texts := companions(found)):
+        write_directory(output, texts)
     return found
 
 

@@ -20,6 +20,7 @@ FINDINGS = {
     "hardware-is-text": "Hardware is a mapping, not a sentence.",
     "decision-is-text": "A decision is a mapping, not a word.",
     "not-a-mapping": "Workload and metrics are mappings.",
+    "field-type": "A field of the contract has the type that the contract gives it.",
     "failure-form": "A failure is null or a mapping with a reason.",
     "empty-mapping": "Workload, hardware and metrics of a run that succeeded are not empty.",
     "decision-unknown": "A decision is accept, tune, reject, pending or not_evaluated.",
@@ -54,7 +55,7 @@ FINDINGS = {
     "same-file": "A file counts once.",
     # numbers that do not hold together
     "not-finite": "A measured value is a finite number.",
-    "not-positive": "Times, rates and counts are not negative, and a duration is above zero.",
+    "not-positive": "Times, rates, counts and sizes are not negative, and a duration is above zero.",
     "identity-consistent": "World size and ranks are told alike wherever they are told.",
     "ranks-incomplete": "Every rank reports, each once.",
     "memory-of-one-rank": "A figure per rank is given for every rank.",

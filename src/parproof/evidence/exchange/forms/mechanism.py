@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, close_to, mapping, number, numbers, word
 from parproof.evidence.exchange.contract import ROLES
 from parproof.evidence.exchange.forms import envelope, mechanism_values
@@ -167,6 +167,7 @@ def recognise(document: Any) -> Assessment | None:
     told.give("identity", semantic_id=kind.semantic_id or None, strategy=word(document.get("strategy")))
     _check_form(told, document, kind)
     _check_values(told, document, kind)
+    quantities.check(told, document)
     for limit in (*kind.limits, "synthetic-model", "mean-only", "hosts-not-told"):
         told.limited(limit, "metrics")
     told.close()

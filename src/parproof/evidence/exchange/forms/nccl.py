@@ -91,7 +91,8 @@ class Row:
 @dataclass
 class Table:
     """One run. program: name without `_perf`; verdict: «OK», «FAILED» or None; average: GB/s over all rows and sides;
-    of_slowest: the times are those of the slowest rank, as asked for with `-a 3`."""
+    of_slowest: the times are those of the slowest rank, as asked for with `-a 3`; wrong_settings: (name, text) of what
+    was asked for and is no count."""
 
     rows: list[Row] = field(default_factory=list)
     program: str | None = None
@@ -106,6 +107,7 @@ class Table:
     cpu_time: bool = False
     ended: bool = False
     unreadable: list[str] = field(default_factory=list)
+    wrong_settings: list[tuple[str, str]] = field(default_factory=list)
     of_slowest: bool = False
     per_iteration: bool = False
 
@@ -127,6 +129,9 @@ def assess(table: Table, told: Assessment) -> Assessment:
     _check_values(told, table)
     _check_average(told, table)
     _check_run(told, table)
+    for name, value in table.wrong_settings:
+        reason = "not-positive" if value.startswith("-") else "not-finite"
+        told.found(reason, f"settings.{name}", value, "a number, 0 or more")
     told.limited("synthetic-model", "(top)")
     if len(table.hosts) == 1:
         told.limited("one-host", "devices", table.hosts[0])

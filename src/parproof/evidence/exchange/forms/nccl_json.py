@@ -6,7 +6,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, mapping, number, word
 from parproof.evidence.exchange.forms import nccl
 from parproof.evidence.exchange.forms.nccl import Printed, Row, Side, Table, count_of
@@ -37,6 +37,7 @@ def recognise(document: Any) -> Assessment | None:
     for place, row in enumerate(rows):
         _row(row, f"results[{place}]", table, told)
     _end(document, table)
+    quantities.check(told, shown)
     if "env" in document:
         told.limited("environment-kept-out", "env", "the environment")
     errors = [str(e) for e in document["errors"] if e] if isinstance(document.get("errors"), list) else []

@@ -20,10 +20,14 @@ _RANK = re.compile(
 _HEADER = re.compile(r"^#\s+size\s+count\s+type\b.*\b(?:time|cputime)\b.*\balgbw\b.*\bbusbw\b")
 _PROGRAM = re.compile(r"Collective test (?:starting|concluded): (\w+?)(?:_perf)?\s*$")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d{1,18})\s*(OK|FAILED)?")
-_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*([\d.eE+-]{1,30})")
+_AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S{1,30})")
 _SETTING = re.compile(r"(warmup iters|agg iters|iters): (\d{1,9})")
 _BEGINS = re.compile(r"Collective test starting|nThread \d|nccl-tests version|^#\s+size\s+count\s")
-_LIKE_A_ROW = re.compile(r"\d+\s+\d+\s+[a-z]")
+# What a run was asked for, in its first line: «step: 16(factor)».
+_ASKED = re.compile(r"\b(nThread|nGpus|minBytes|maxBytes|step:|(?:warmup |agg )?iters:) *(\S{1,40})")
+# A question mark says nothing, as null does.
+_ASKED_VALUE = re.compile(r"\d+(?:\((?:factor|bytes)\))?|\?")
+_LIKE_A_ROW = re.compile(r"\d+\s+(?:\d+\s+[a-z]|\S+\s+[a-z].*\d\.\d+\s+\d+\.\d)")
 _NUMBERED = re.compile(r"^\d{1,6}:\s")
 _SIZE = re.compile(r"\d{1,18}")
 _DATE = re.compile(r"^\d{4}-\d\d-\d\d$")
@@ -92,6 +96,8 @@ def _comment(line: str, reading: _Reading) -> None:
         except ValueError:
             table.ended = False
     elif "warmup iters" in line:
+        asked = ((name.strip(":"), value) for name, value in _ASKED.findall(line))
+        table.wrong_settings += [pair for pair in asked if not _ASKED_VALUE.fullmatch(pair[1])]
         settings = {name: int(value) for name, value in _SETTING.findall(line)}
         table.warmup, table.iterations = settings.get("warmup iters"), settings.get("iters")
 
@@ -108,7 +114,7 @@ def _row(tokens: list[str], header: str) -> Row | None:
         if num_sides == 1 or len(tokens) < 3 + width:
             return None
         left, right, num_sides = tokens[:-width], tokens[-width:], 1
-    if not _SIZE.fullmatch(left[0]):
+    if not _SIZE.fullmatch(left[0]) or not _SIZE.fullmatch(left[1]):
         return None
     try:
         sides = [_side(right[place * width : place * width + 4]) for place in range(num_sides)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from parproof import registry
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, leaves, mapping, number, word
 from parproof.evidence.exchange.contract import LEVELS
 from parproof.evidence.exchange.forms import envelope
@@ -44,8 +44,32 @@ def recognise(document: Any) -> Assessment | None:
     else:
         told.ceiling = LEVELS[0]
         told.limited("nothing-ran", "record_type", kind)
+    _check_types(told, document)
+    quantities.check(told, document)
     told.close()
     return told
+
+
+# Field → type, beside those that a run result has a reason of its own for.
+_TYPES: dict[str, type] = {
+    **dict.fromkeys(("semantic_id", "experiment_id", "primary_owner", "artifact_id", "location"), str),
+    **dict.fromkeys(("runtime", "metadata", "strategy_metrics", "quality", "baseline", "source"), dict),
+    **dict.fromkeys(("artifacts", "candidates"), list),
+}
+
+_TYPE_NAMES: dict[type, str] = {str: "a word", dict: "a mapping", list: "a list"}
+
+
+def _check_types(told: Assessment, document: dict[str, Any]) -> None:
+    """Fields of every record type; null is silence."""
+    for name, wanted in _TYPES.items():
+        value = document.get(name)
+        if value is not None and not isinstance(value, wanted):
+            told.found("field-type", name, value, _TYPE_NAMES[wanted])
+    for name in ("workload", "hardware", "metrics"):
+        if name in document and not isinstance(document[name], dict):
+            reason = "hardware-is-text" if name == "hardware" else "not-a-mapping"
+            told.found(reason, name, document[name], "a mapping")
 
 
 def _result(told: Assessment, document: dict[str, Any]) -> None:
@@ -55,13 +79,8 @@ def _result(told: Assessment, document: dict[str, Any]) -> None:
     )
     if missing := [name for name in _RESULT_FIELDS if name not in document]:
         told.found("field-missing", "(top)", f"no {', '.join(missing)}", "all fields of a run result")
-    for name, reason in (
-        ("hardware", "hardware-is-text"),
-        ("decision", "decision-is-text"),
-        ("workload", "not-a-mapping"),
-    ):
-        if name in document and not isinstance(document[name], dict):
-            told.found(reason, name, document[name], "a mapping")
+    if "decision" in document and not isinstance(document["decision"], dict):
+        told.found("decision-is-text", "decision", document["decision"], "a mapping")
     told.give("hardware", world_size=envelope.world_size_of(document))
     workload = mapping(document.get("workload"))
     told.give("identity", workload_id=word(workload.get("workload_id")))

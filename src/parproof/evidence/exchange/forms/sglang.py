@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, close_to, mapping, number, word
 from parproof.evidence.exchange.forms import serving
 
@@ -36,6 +36,8 @@ def recognise(document: Any) -> Assessment | None:
     serving.details(told, run, failed)
     _check_concurrency(told, run)
     serving.groups(told, run, word(run.get("backend")), _WHOLE)
+    quantities.check(told, run)
+    quantities.check_named(told, server, "server_info", "tp_size", "pp_size", "dp_size")
     serving.common_limits(told)
     _server(told, server)
     told.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, figures, leaves, mapping, number, numbers, word
 from parproof.evidence.exchange.contract import SCHEMA_VERSION
 from parproof.evidence.exchange.forms import envelope, mechanism
@@ -73,6 +73,7 @@ def _strict(document: dict[str, Any]) -> Assessment:
     told.give("conclusion", correctness=document["artifacts"]["conclusion"]["correctness"])
     told.give("conclusion", fallback=document["artifacts"]["conclusion"]["fallback"])
     told.limited("evidence-not-given", "sources", document["artifacts"]["evidence"]["digest"])
+    quantities.check(told, {"hardware": hardware, "metrics": metrics})
     if document["failure"]:
         told.limited("failed", "failure", document["failure"]["reason"])
     told.close()
@@ -121,6 +122,7 @@ def read_envelope(told: Assessment, document: dict[str, Any]) -> None:
     _check_words(told, document)
     _check_kind(told, document)
     check_sources(told, document)
+    quantities.check(told, document)
 
 
 def _give_figures(told: Assessment, metrics: dict[str, Any]) -> None:

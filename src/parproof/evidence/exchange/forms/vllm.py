@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parproof.evidence.exchange import assessment
+from parproof.evidence.exchange import assessment, quantities
 from parproof.evidence.exchange.assessment import Assessment, number, word
 from parproof.evidence.exchange.forms import serving
 
@@ -36,6 +36,7 @@ def recognise(document: Any) -> Assessment | None:
         told, document, word(document.get("backend")) or word(document.get("endpoint_type")), _WHOLE
     )
     told.claims["model"] = document.get("model_id")
+    quantities.check(told, document)
     serving.common_limits(told)
     told.limited("hardware-not-recorded", "(file)")
     told.limited("version-not-recorded", "model_id", document.get("model_id"))
