@@ -62,9 +62,11 @@ def test_an_experiment_opens_with_its_question(path):
 
 def test_the_cpu_lane_holds_experiments_only():
     """The suite's own tests would make the lane slower and its evidence longer, and say nothing about a stack."""
-    command = [sys.executable, "-m", "pytest", "-m", "cpu", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    collect = ["-m", "cpu", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    code = f"import sys, pytest; pytest.main({collect}); print('torch' in sys.modules)"
     listed = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.splitlines()
+    assert listed[-1] == "False", "a test module imports torch while it is collected"
     assert [line for line in listed if line.startswith("tests/selfcheck")] == []
     assert [line for line in listed if line.startswith("tests/mechanisms")] != []
