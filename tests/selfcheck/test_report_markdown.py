@@ -21,6 +21,7 @@ GITHUB = MarkdownIt("gfm-like", {"html": True, "linkify": False})
 PARTS = (
     "# parproof",
     "## What this evidence is",
+    "**What does not follow from it**",
     "## Findings",
     "## Totals",
     "### Conformance matrix",

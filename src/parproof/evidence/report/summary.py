@@ -35,7 +35,13 @@ def markdown(contents: Contents, words: Words) -> str:
 
 def _sections(c: Contents, words: Words) -> Iterator[list[str]]:
     yield [f"# {words('page.title')}", "", *_verdict(c, words)]
-    yield [f"## {words('limits.heading')}", "", *(f"- {limit}" for limit in limits(c, words))]
+    yield [
+        f"## {words('limits.heading')}",
+        "",
+        f"**{words('limits.not')}**",
+        "",
+        *(f"- {limit}" for limit in limits(c, words)),
+    ]
     if c.shards:
         yield _merged(c, words)
     yield _findings(c, words)
