@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(240)]
@@ -105,3 +106,30 @@ def test_an_exception_that_only_looks_like_ours_is_left_alone(pytester):
         """
     )
     pytester.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "loads"),
+    [
+        (("-m", "cpu"), True),
+        ((), False),
+        (("-m", "not cpu"), False),
+        (("-m", "cuda2"), False),
+        (("-m", "cpu", "--collect-only"), False),
+    ],
+)
+def test_torch_loads_beside_the_collection_for_whoever_selects_the_cpu_lane(options, loads, pytester):
+    """In a process of its own, which ends with the session; nobody else pays for it."""
+    pytester.makeconftest('pytest_plugins = ["parproof.plugin"]')
+    pytester.makepyfile(
+        """
+        from multiprocessing import forkserver
+        from pathlib import Path
+        Path("seen").write_text(str(forkserver._forkserver._forkserver_pid))
+        def test_it(): pass
+        """
+    )
+    python("import sys, pytest; pytest.main(sys.argv[1:])", *options, cwd=pytester.path)
+    seen = (pytester.path / "seen").read_text()
+    assert (seen != "None") == loads
+    assert not loads or not psutil.pid_exists(int(seen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import pkgutil
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -137,6 +138,17 @@ def ranks(request: pytest.FixtureRequest, lane: str) -> Iterator[Ranks]:
 
 
 RANKS: pytest.StashKey[Ranks] = pytest.StashKey()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Whoever selects the cpu lane will need ranks: torch loads on another core while tests are collected."""
+    config = session.config
+    expression = config.option.markexpr or ""
+    selected = re.search(r"\bcpu\b", expression) and not re.search(r"\bnot\b", expression)
+    distributes = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if selected and not distributes and not config.option.collectonly:
+        _shelf(config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

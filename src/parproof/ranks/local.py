@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import secrets
+import signal
 from collections.abc import Iterator, Sequence
 from multiprocessing import forkserver
 from multiprocessing.connection import wait
@@ -51,13 +52,16 @@ class LocalLauncher(OneHost):
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*PRELOAD, *preload])
         # It loads torch on its own core while this process does the same.
+        before = _forkserver_pid()
         with _environment(_ENVIRONMENT | {orphans.TOKEN_VARIABLE: _TOKEN}):
             forkserver.ensure_running()
+        self._unused = None if before else _forkserver_pid()
 
     def start(self, slot: int, address: Any, authkey: bytes) -> RankProcess:
         """Start one rank server on this machine."""
         from parproof.ranks import server
 
+        self._unused = None
         process = self._context.Process(
             target=server.main, args=(slot, address, authkey), daemon=True, name=f"rank-slot-{slot}"
         )
@@ -66,8 +70,20 @@ class LocalLauncher(OneHost):
         return _ForkedProcess(process)
 
     def sweep(self) -> None:
-        """End what ranks that died by themselves left behind."""
+        """End what ranks that died by themselves left behind, and a server that loads torch for nobody."""
         orphans.kill_orphans(_TOKEN)
+        if self._unused is not None and self._unused == _forkserver_pid():
+            # By itself it would end too, but only when everything is loaded.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._unused, signal.SIGKILL)
+            own: Any = forkserver._forkserver
+            own._stop()
+
+
+def _forkserver_pid() -> int | None:
+    own: Any = forkserver._forkserver
+    pid: int | None = own._forkserver_pid
+    return pid
 
 
 class _ForkedProcess:
