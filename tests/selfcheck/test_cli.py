@@ -115,6 +115,10 @@ def test_a_reader_who_leaves_does_not_turn_findings_into_none():
     ("command", "words"),
     [
         (["audit", str(FIXTURES / "good"), "--digest", "8c0760e7f8e7"], "all 64 hexadecimal digits"),
+        (
+            ["report", str(FIXTURES / "good"), "--digest", "8c0760e7f8e7", "--output", "never.html"],
+            "all 64 hexadecimal digits",
+        ),
         (["faults", "--experiment", "PAR-NOPE"], "no mutants of PAR-NOPE"),
         (["seal", str(FIXTURES / "good"), "--output", "/nowhere/at/all/seal.json"], "cannot be written"),
     ],

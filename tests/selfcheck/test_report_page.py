@@ -143,11 +143,11 @@ def test_nothing_is_overwritten_and_the_evidence_stays_as_it_is(place, tmp_path,
 
 def test_a_failure_while_writing_leaves_neither_file(tmp_path, sample, monkeypatch):
     """The page had its name already when the summary could not get one."""
-    from parproof.evidence.report import writing
+    from parproof.evidence import new_file
 
-    given = writing._name
+    given = new_file._name
     monkeypatch.setattr(
-        writing,
+        new_file,
         "_name",
         lambda hidden, path: given(hidden, path if path.suffix == ".html" else tmp_path / "no" / "x"),
     )

@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from pathlib import Path
 
-from parproof.commands.command import JSON, OK, Command, show_progress
-from parproof.errors import ParproofError, UsageError
+from parproof.commands.command import DIGEST, JSON, JUNIT, OK, Command, digest_of, show_progress
+from parproof.errors import ParproofError
 from parproof.evidence import audit as auditing
 from parproof.evidence.audit.findings import printable
 from parproof.evidence.audit.sealed import Asked
-
-
-def _digest(told: str | None) -> str | None:
-    """As pytest prints it. Errors: UsageError for what can be no digest, so that a slip is not taken for a forgery."""
-    if told is not None and not re.fullmatch("[0-9a-fA-F]{64}", told):
-        raise UsageError(
-            f"{told[:80]!r} is no sha256",
-            expected="all 64 hexadecimal digits that pytest printed",
-            where="--digest",
-        )
-    return told.lower() if told else None
 
 
 def _audit(options: argparse.Namespace) -> int:
@@ -33,7 +21,7 @@ def _audit(options: argparse.Namespace) -> int:
         for rule, sentence in auditing.rules().items():
             print(f"{rule:28} {sentence}")
         return OK
-    digest = _digest(options.digest)
+    digest = digest_of(options.digest)
     if options.directory is None:
         raise ParproofError("no evidence directory was named", expected="parproof audit DIR", where="audit")
     result = auditing.audit(options.directory, options.junit, digest, show_progress, seal=_asked(options))
@@ -88,16 +76,8 @@ COMMAND = Command(
     "derive everything again from an evidence directory: 0 clean, 1 findings, 2 unusable",
     (
         (("directory",), {"type": Path, "nargs": "?"}),
-        (
-            ("--junit",),
-            {
-                "type": Path,
-                "action": "append",
-                "metavar": "FILE",
-                "help": "compare with JUnit of the same run; of merged evidence once for each shard",
-            },
-        ),
-        (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
+        JUNIT,
+        DIGEST,
         (
             ("--verify",),
             {"type": Path, "metavar": "KEYS", "help": "verify the seal: PEM, OpenSSH lines, allowed_signers"},

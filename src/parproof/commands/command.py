@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from parproof.errors import UsageError
+
 OK, FINDINGS, UNUSABLE = 0, 1, 2
 BROKEN_PIPE = 141
 """What a shell tells of a program that SIGPIPE ended."""
 Argument = tuple[tuple[str, ...], dict[str, Any]]
+JUNIT: Argument = (
+    ("--junit",),
+    {
+        "type": Path,
+        "action": "append",
+        "metavar": "FILE",
+        "help": "compare with JUnit of the same run; of merged evidence once for each shard",
+    },
+)
+DIGEST: Argument = (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"})
 JSON: Argument = (("--json",), {"action": "store_true", "help": "print JSON"})
 
 
@@ -40,3 +53,14 @@ def checkout() -> Path | None:
     """The checkout this package was imported from, if it was."""
     root = Path(__file__).resolve().parents[3]
     return root if (root / "tests" / "mechanisms").is_dir() else None
+
+
+def digest_of(told: str | None) -> str | None:
+    """As pytest prints it. Errors: UsageError for what can be no digest, so that a slip is not taken for a forgery."""
+    if told is not None and not re.fullmatch("[0-9a-fA-F]{64}", told):
+        raise UsageError(
+            f"{told[:80]!r} is no sha256",
+            expected="all 64 hexadecimal digits that pytest printed",
+            where="--digest",
+        )
+    return told.lower() if told else None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from parproof.commands.command import FINDINGS, JSON, OK, Command, show_progress
 from parproof.errors import UsageError
 from parproof.evidence import compare as comparing
 from parproof.evidence.compare import gate, show
+from parproof.evidence.new_file import refuse_inside, refuse_taken, write_new
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -34,13 +33,15 @@ def _compare(options: argparse.Namespace) -> int:
         goal=options.goal,
         fail_on=gate.parse(options.fail_on),
     )
-    if options.output is not None and options.output.exists():
-        raise _exists(options.output)
     if options.output is not None:
-        _check_outside(options.output, [*baseline, *candidate])
+        refuse_taken(options.output, option="--output")
+        refuse_inside(
+            options.output, [*baseline, *candidate], option="--output", of_what="of what is compared"
+        )
     document = comparing.compare(baseline, candidate, asked, show_progress)
     if options.output is not None:
-        _write_new(options.output, document)
+        text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+        write_new(options.output, text.encode(), option="--output")
     print(_printed(document, options))
     return FINDINGS if document["gate"]["failed"] else OK
 
@@ -57,40 +58,6 @@ def _printed(document: dict[str, Any], options: argparse.Namespace) -> str:
     if options.json:
         return json.dumps(document)
     return show.markdown(document) if options.markdown else show.text(document)
-
-
-def _exists(path: Path) -> UsageError:
-    return UsageError(
-        f"{path} exists",
-        expected="a new file: a comparison is never overwritten",
-        where="--output",
-        next_step="name another file",
-    )
-
-
-def _check_outside(output: Path, directories: Sequence[Path]) -> None:
-    for directory in directories:
-        if output.resolve().is_relative_to(directory.resolve()):
-            raise UsageError(
-                f"{output} is inside {directory}, of which the manifest binds every file",
-                expected="a place outside of what is compared",
-                where="--output",
-            )
-
-
-def _write_new(path: Path, document: dict[str, Any]) -> None:
-    """Whole or not at all, and never in the place of something: a link of the finished file takes the name."""
-    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        with partial.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(partial, path)
-    except FileExistsError as error:
-        raise _exists(path) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 COMMAND = Command(

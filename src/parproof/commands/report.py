@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from parproof.commands.command import FINDINGS, OK, Command, show_progress
+from parproof.commands.command import DIGEST, FINDINGS, JUNIT, OK, Command, digest_of, show_progress
 from parproof.errors import UsageError
 
 
@@ -21,7 +21,7 @@ def _report(options: argparse.Namespace) -> int:
         )
     report.check_new(wanted, options.directory)
     words = report.Words(options.lang)
-    evidence = report.gather(options.directory, options.junit, options.digest, show_progress)
+    evidence = report.gather(options.directory, options.junit, digest_of(options.digest), show_progress)
     contents = report.collect(evidence, words)
     texts = {}
     if options.output is not None:
@@ -46,16 +46,8 @@ COMMAND = Command(
         (("directory",), {"type": Path}),
         (("--output",), {"type": Path, "metavar": "FILE", "help": "the page: one file that needs no other"}),
         (("--markdown",), {"type": Path, "metavar": "FILE", "help": "a summary for CI, at most 1 MB"}),
-        (
-            ("--junit",),
-            {
-                "type": Path,
-                "action": "append",
-                "metavar": "FILE",
-                "help": "compare with JUnit of the same run; of merged evidence once for each shard",
-            },
-        ),
-        (("--digest",), {"metavar": "HEX", "help": "what pytest printed at the end of that run"}),
+        JUNIT,
+        DIGEST,
         (("--lang",), {"choices": ("en", "zh"), "default": "en"}),
     ),
 )

@@ -11,6 +11,7 @@ from parproof.errors import UsageError
 from parproof.evidence import canonical, shards
 from parproof.evidence.audit import AuditResult, audit
 from parproof.evidence.audit.reading import parse, read_json, read_lines
+from parproof.evidence.new_file import refuse_inside
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS, EvidenceStore
 
 Progress = Callable[[int, int], None]
@@ -93,13 +94,7 @@ def _read(directory: Path, progress: Progress) -> _Input:
 
 def _check(inputs: Sequence[_Input], output: Path) -> None:
     """Refuse shards of different runs, and a place in one of them."""
-    for one in inputs:
-        if output.resolve().is_relative_to(one.directory.resolve()):
-            raise UsageError(
-                f"{output} is inside the shard {one.directory}",
-                expected="a place beside it",
-                where="--output",
-            )
+    refuse_inside(output, [one.directory for one in inputs], option="--output", kind="shard")
     for what, values in shards.incompatible([one.shard for one in inputs]):
         raise UsageError(
             f"the shards are not of one run: {what}: {values}",

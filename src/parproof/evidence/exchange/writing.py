@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from parproof.errors import UsageError
+from parproof.evidence.new_file import refuse_inside
 
 
 def check_output(output: Path, *, outside: Path | None = None) -> None:
@@ -22,12 +23,8 @@ def check_output(output: Path, *, outside: Path | None = None) -> None:
             where="--output",
             next_step="name another directory, or move the old one away",
         )
-    if outside is not None and output.resolve().is_relative_to(outside.resolve()):
-        raise UsageError(
-            f"{output} lies inside {outside}",
-            expected="a directory outside of what is read: originals are never changed",
-            where="--output",
-        )
+    if outside is not None:
+        refuse_inside(output, [outside], option="--output")
 
 
 def write_directory(output: Path, texts: Mapping[str, str]) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from parproof.errors import UsageError
 from parproof.evidence import canonical
 from parproof.evidence.audit import Finding, audit
 from parproof.evidence.audit.reading import read_json
-from parproof.evidence.new_file import refuse_taken, write_new
+from parproof.evidence.new_file import refuse_inside, refuse_taken, write_new
 from parproof.evidence.seal import dsse
 from parproof.evidence.seal.private_keys import read_private_key
 from parproof.evidence.seal.public_keys import keyid_of
@@ -49,12 +48,7 @@ def seal(
     Cost     an audit of the directory
     """
     target = output or default_path(directory, signed=bool(keys))
-    if target.resolve().is_relative_to(directory.resolve()):
-        raise UsageError(
-            f"{target} is inside the evidence, which its manifest binds",
-            expected="a place beside it",
-            where="--output",
-        )
+    refuse_inside(target, [directory], option="--output")
     refuse_taken(target, option="--output")
     signers = [read_private_key(path, passphrase) for path in keys]
     result = audit(directory, progress=progress)
