@@ -9,14 +9,10 @@ Tests load this file for `outcome`, `timing` and `write`.
 
 from __future__ import annotations
 
-import argparse
 import datetime
-import filecmp
 import itertools
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -214,34 +210,7 @@ def write_all(target: Path) -> None:
         write(target / name, outcomes, source=source)
 
 
-def differences(left: Path, right: Path) -> list[str]:
-    """Files that differ or are on one side only."""
-    names = {p.relative_to(side) for side in (left, right) for p in side.rglob("*") if p.is_file()}
-    return sorted(
-        str(n)
-        for n in names
-        if not ((left / n).is_file() and (right / n).is_file() and filecmp.cmp(left / n, right / n, False))
-    )
-
-
-def main() -> int:
-    """Write, or check."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "comparison"
-        write_all(made)
-        if check:
-            found = differences(made, FIXTURES)
-            print("\n".join(found) or "fixtures are up to date")  # noqa: T201
-            return 1 if found else 0
-        shutil.rmtree(FIXTURES, ignore_errors=True)
-        shutil.copytree(made, FIXTURES)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from fixture_files import write_or_check
+
+    sys.exit(write_or_check(write_all, FIXTURES, __doc__))

@@ -8,12 +8,8 @@ The lies are in evidence_lies.py; a directory of `bad` is named «rule» or «ru
 
 from __future__ import annotations
 
-import argparse
 import copy
-import filecmp
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -81,36 +77,7 @@ def write_all(target: Path) -> None:
     seal_fixtures.write_all(target)
 
 
-def differences(left: Path, right: Path) -> list[str]:
-    """Files that differ or are on one side only."""
-    names = {p.relative_to(left) for p in left.rglob("*") if p.is_file()}
-    names |= {p.relative_to(right) for p in right.rglob("*") if p.is_file()}
-    same = [
-        n
-        for n in names
-        if (left / n).is_file() and (right / n).is_file() and filecmp.cmp(left / n, right / n, False)
-    ]
-    return sorted(str(n) for n in names - set(same))
-
-
-def main() -> int:
-    """Write, or check."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "evidence"
-        write_all(made)
-        if check:
-            found = differences(made, FIXTURES)
-            print("\n".join(found) or "fixtures are up to date")  # noqa: T201
-            return 1 if found else 0
-        shutil.rmtree(FIXTURES, ignore_errors=True)
-        shutil.copytree(made, FIXTURES)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    from fixture_files import write_or_check
+
+    sys.exit(write_or_check(write_all, FIXTURES, __doc__))
