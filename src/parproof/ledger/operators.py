@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from parproof.ledger.calls import Call
 
 _C10D = {
@@ -76,30 +78,32 @@ SILENT: frozenset[str] = frozenset(
 _NAMESPACES = frozenset(
     {"c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd", "_dtensor"}
 )
-_KNOWN: dict[Any, tuple[Call, tuple[str, ...]] | None] = {}
 
 
-def communication_call(func: Any) -> tuple[Call, tuple[str, ...]] | None:
-    """How to read this operator, and the names of its arguments; None when it does not communicate.
+def communication_operators() -> list[Any]:
+    """Every operator of torch's communication namespaces that is registered and may send.
 
-    An operator of torch's communication namespaces that this table does not know is not passed over: it gives
-    a row with its own name as op, which no prediction contains.
+    One that the table does not know is not passed over: it gives rows with its own name as op, which no prediction
+    contains.
     """
-    try:
-        return _KNOWN[func]
-    except KeyError:
-        call = _look_up(func)
-        found = (call, tuple(argument.name for argument in func._schema.arguments)) if call else None
-        _KNOWN[func] = found
-        return found
+    names = sorted(torch._C._dispatch_get_all_op_names())
+    return [
+        _operator(name)
+        for name in names
+        if name.split("::")[0] in _NAMESPACES and _packet(name) not in SILENT
+    ]
 
 
-def _look_up(func: Any) -> Call | None:
-    packet = getattr(func, "_overloadpacket", None)
-    if packet is None:
-        return None
-    name = packet._qualified_op_name
-    if name in CALLS:
-        return CALLS[name]
-    is_unknown = name.split("::")[0] in _NAMESPACES and name not in SILENT
-    return Call(name, "unknown", None, None) if is_unknown else None
+def call_of(name: str) -> Call:
+    """How to read the operator of this name (with or without its overload's)."""
+    return CALLS.get(_packet(name), Call(_packet(name), "unknown", None, None))
+
+
+def _packet(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _operator(name: str) -> Any:
+    space, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), packet), overload or "default")

@@ -1,8 +1,7 @@
-"""Watches one rank: a dispatch mode that writes down every communication call.
+"""Watches one rank: writes down every communication call that passes torch's dispatcher.
 
-Everything torch sends goes through the dispatcher: classic collectives, functional ones, DDP's C++ reducer,
-FSDP2, DTensor and pipelining. Each row also goes to a journal file at once, so that it can be read after the
-rank was killed or aborted.
+That is everything torch sends: classic collectives, functional ones, DDP's C++ reducer, FSDP2, DTensor and pipelining.
+Each row also goes to a journal file at once, so that it can be read after the rank was killed or aborted.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,25 +19,22 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from parproof.ledger.callers import caller
 from parproof.ledger.calls import Call, SeenCall, num_bytes, tensors_in
-from parproof.ledger.operators import communication_call
+from parproof.ledger.interception import Interception
 from parproof.ledger.rows import POINT_TO_POINT, Row
 from parproof.ledger.sequence import steps
-from parproof.ledger.threads import Follower, Relay
 
 _CONTROL = frozenset({"barrier", "monitored_barrier"})
 
 
-class Recorder(Relay):
-    """Context manager; `rows` holds what was seen, in order. Enter it once, in the rank's main thread.
+class Recorder:
+    """Context manager; `rows` holds what was seen, in order, from every thread. Enter it in the rank's main thread.
 
-    Cost      every dispatched operator takes a Python detour of some 7 µs while it is active
-    Threads   followed, see Follower
-    Not seen  a backend object called directly, and threads not started by `threading`; the groups' own
-              sequence numbers tell that it happened (`sequence_steps`)
+    Cost      some 0.1 ms a call; other operators run at their own speed
+    Not seen  a backend object called directly; the groups' own sequence numbers tell that it happened
+              (`sequence_steps`). Operators that were registered while it was open.
     """
 
     def __init__(self, journal_fd: int | None = None) -> None:
-        super().__init__(self._dispatched)
         self.rows: list[Row] = []
         self.phase = ""
         self.sequence_steps: Counter[str] = Counter()
@@ -47,40 +43,27 @@ class Recorder(Relay):
         self._works: list[tuple[Row, Any]] = []
         self._lock = threading.RLock()
         self._home = threading.get_ident()
-        self._follower = Follower(_pass_on)
         # torch keeps the functional calls that an earlier program never waited for; they are not this run's.
         self._functional_before = torch._C._distributed_c10d._get_work_registry_size()
 
     def __enter__(self) -> Recorder:
         global _active
-        _active = self
         self._home = threading.get_ident()
-        self._follower.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
+        _interception.insert()
+        _active = self
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         global _active
-        super().__exit__(*exception)  # type: ignore[no-untyped-call]
-        self._follower.__exit__(*exception)
         _active = None
 
-    def _dispatched(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if types and any(_waits_for_itself(kind) for kind in types):
-            return NotImplemented
-        known = communication_call(func)
-        if known is None:
-            return func(*args, **kwargs) if kwargs else func(*args)
-        call, names = known
-        return self._watch(func, call, dict(zip(names, args, strict=False)), args, kwargs or {})
-
-    def _watch(self, func: Any, call: Call, named: dict[str, Any], args: Any, kwargs: dict[str, Any]) -> Any:
-        named |= kwargs
+    def watch(self, make: Callable[[], Any], call: Call, named: dict[str, Any]) -> Any:
+        """Write the call down, make it, and note how it ended."""
         if _is_only_traced(named):
-            return func(*args, **kwargs)
+            return make()
         rows = [self._note(seen) for seen in call.read(named)]
         try:
-            result = func(*args, **kwargs)
+            result = make()
         except BaseException as exception:
             self._amend(rows, raised=type(exception).__name__)
             raise
@@ -158,36 +141,31 @@ class Recorder(Relay):
 _active: Recorder | None = None
 
 
-def _pass_on(func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+def _handle(make: Callable[[], Any], call: Call, named: dict[str, Any]) -> Any:
     """A thread may outlive the run that started it: its calls belong to the run that is on now."""
-    if _active is None:
-        return func(*args, **(kwargs or {}))
-    return _active._dispatched(func, types, args, kwargs)
+    return make() if _active is None else _active.watch(make, call, named)
 
 
-_WAITS: dict[type, bool] = {torch.Tensor: False, torch.nn.Parameter: False, FakeTensor: False}
+_interception = Interception(_handle)
 
 
-def _waits_for_itself(kind: type) -> bool:
-    """Tensor subclasses such as DTensor run their own dispatch first and call plain operators inside.
+def stand_ready() -> None:
+    """What entering the first recorder of a process does, done before."""
+    _interception.insert()
 
-    Fake tensors (DTensor's sharding propagation) wait for their mode and would refuse after us.
-    """
-    known = _WAITS.get(kind)
-    if known is None:
-        own: Any = getattr(kind, "__torch_dispatch__", None)
-        known = own not in (torch.Tensor.__torch_dispatch__, torch._C._disabled_torch_dispatch_impl)
-        _WAITS[kind] = known
-    return known
+
+def step_aside() -> None:
+    """Leave torch's operators as they are, until the next recorder is entered: for times that nobody may disturb."""
+    _interception.remove()
 
 
 def _is_only_traced(named: dict[str, Any]) -> bool:
     """Fake and meta tensors carry no data, so nothing is sent: a compiler or a sharding rule looks at shapes."""
-    return any(
-        isinstance(tensor, FakeTensor) or tensor.is_meta
-        for value in named.values()
-        for tensor in tensors_in(value)
-    )
+    for value in named.values():
+        for tensor in tensors_in(value):
+            if tensor.is_meta or isinstance(tensor, FakeTensor):
+                return True
+    return False
 
 
 def _work_in(result: Any) -> Any:

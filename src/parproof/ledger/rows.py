@@ -19,6 +19,8 @@ COLLECTIVES = (
     "monitored_barrier",
 )
 POINT_TO_POINT = ("send", "recv")
+# json.dumps would make an encoder for every call.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Row:
     def to_json(self) -> str:
         """One line of JSON."""
         # Every call is written while it waits: asdict would copy each value and takes ten times as long.
-        return json.dumps(vars(self), separators=(",", ":"))
+        return _encode(vars(self))
 
     @classmethod
     def from_json(cls, line: str) -> Row:

@@ -126,11 +126,13 @@ class RankServer:
             protocol.send(self._connection, replace(report, error=_error_info(exception), facts={}))
 
     def _run(self, job: Job) -> Report:
-        from parproof.ledger.recorder import Recorder
+        from parproof.ledger.recorder import Recorder, step_aside
 
         self._hygiene.prepare(job.surroundings)
         self._files.begin(job.number)
         recorder = Recorder(self._files.journal_fd) if job.ledger else None
+        if recorder is None:
+            step_aside()
         started = time.monotonic()
         value: bytes | None = None
         error: ErrorInfo | None = None

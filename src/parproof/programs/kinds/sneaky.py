@@ -1,9 +1,6 @@
-"""Communication that no dispatch mode sees: the groups' own counts must give it away."""
+"""Communication past the dispatcher, which the groups' own counts must give away, and operators nobody knows yet."""
 
 from __future__ import annotations
-
-import _thread
-import time
 
 import torch
 import torch.distributed as dist
@@ -29,23 +26,24 @@ def past_the_dispatcher(ctx: RankContext) -> None:
             backend.allreduce([torch.ones(4)]).wait()
 
 
-def raw_thread(ctx: RankContext) -> None:
-    """A thread that `threading` does not know of."""
-    done: list[int] = []
-
-    def work() -> None:
-        dist.all_reduce(torch.ones(4))
-        done.append(1)
-
-    _thread.start_new_thread(work, ())
-    while not done:
-        time.sleep(0.001)
+def brings_an_operator(ctx: RankContext) -> None:
+    """Of torch's communication namespace, which the ledger's table does not know."""
+    global _library
+    _library = torch.library.Library("c10d", "FRAGMENT")
+    _library.define("whisper(Tensor message) -> Tensor")
+    _library.impl("whisper", torch.clone, "CPU")
 
 
-def operator_of_tomorrow(ctx: RankContext) -> None:
-    """An operator of torch's communication namespace that the ledger's table does not know."""
-    library = torch.library.Library("c10d", "FRAGMENT")
-    library.define("whisper(Tensor message) -> Tensor")
-    library.impl("whisper", torch.clone, "CPU")
+def calls_the_operator(ctx: RankContext) -> bool:
+    """The one that `brings_an_operator` has registered. Is the ledger's kernel in front of an operator of another kind?"""
     torch.ops.c10d.whisper(torch.ones(4))
-    library._destroy()
+    return torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", "BackendSelect")
+
+
+_library: torch.library.Library | None = None
+
+
+def kernels_in_front(ctx: RankContext) -> list[str]:
+    """Communication operators that do not go straight to the backend."""
+    names = ("c10d::allreduce_", "c10d::send", "_c10d_functional::all_reduce")
+    return [name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(name, "BackendSelect")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import concurrent.futures
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +55,19 @@ def _in_thread(ctx: RankContext) -> None:
     thread = threading.Thread(target=lambda: dist.all_reduce(four()), name="sender")
     thread.start()
     thread.join()
+
+
+def _in_raw_thread(ctx: RankContext) -> None:
+    """A thread that `threading` does not know of."""
+    done: list[int] = []
+
+    def work() -> None:
+        dist.all_reduce(four())
+        done.append(1)
+
+    _thread.start_new_thread(work, ())
+    while not done:
+        time.sleep(0.001)
 
 
 def _in_pool(ctx: RankContext) -> None:
@@ -108,6 +123,7 @@ KINDS = [
     Kind("inference_mode", _inside(torch.inference_mode), lambda r, w: ONE),
     Kind("autograd_function_backward", _in_backward, lambda r, w: ONE),
     Kind("thread", _in_thread, lambda r, w: ONE),
+    Kind("raw_thread", _in_raw_thread, lambda r, w: ONE),
     Kind("thread_pool", _in_pool, lambda r, w: ONE),
     Kind("future_callback", _in_callback, lambda r, w: ONE_ASYNC + ONE),
     Kind("comm_debug_mode", _inside(CommDebugMode), lambda r, w: ONE),
