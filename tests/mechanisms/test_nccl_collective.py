@@ -24,7 +24,7 @@ from parproof import checks, oracles, programs
 from parproof.ranks.failure import RankFailure
 from parproof.workloads import collective_cases as table
 from parproof.workloads import collective_forms as forms
-from parproof.workloads.collective_accidents import ACCIDENTS
+from parproof.workloads.collective_accidents import ACCIDENTS, DEADLINE_S, PATIENCE_S
 
 pytestmark = [pytest.mark.experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.lanes("cpu", "cuda2")]
 by_place = pytest.mark.parametrize("place", table.places(), ids=table.name)
@@ -213,7 +213,7 @@ def test_c9_an_accident_is_diagnosed_in_time_and_the_next_run_works(name, ranks,
     """A mismatch, an absence, a death or a timeout: wrong numbers do not pass, and a hang ends at the deadline."""
     accident, started = ACCIDENTS[name], time.monotonic()
     evidence.on("accidents", name=name, world_size=accident.world_size)
-    held = ranks(accident.world_size, deadline_s=accident.deadline_s)
+    held = ranks(accident.world_size, deadline_s=DEADLINE_S, patience_s=PATIENCE_S)
     with pytest.raises(RankFailure) as caught:
         held.run(programs.collective_failures.accident, subject, name)
     checks.collective_failures.assert_diagnosed(caught.value, accident, time.monotonic() - started)
@@ -223,14 +223,11 @@ def test_c9_an_accident_is_diagnosed_in_time_and_the_next_run_works(name, ranks,
 
 @pytest.mark.claim("C9")
 @pytest.mark.parametrize("kind", ["world_size", "duplicate_rank", "operation_timeout"])
-def test_c9_torch_itself_ends_a_wrong_rendezvous_and_a_late_operation(kind, ranks, tmp_path, evidence):
+def test_c9_torch_itself_ends_a_wrong_rendezvous_and_a_late_operation(kind, ranks, evidence):
     """A group that cannot come together, and the timeout of one call, fail on every rank that waits."""
     evidence.on("accidents", name=kind, world_size=3)
-    program, arguments = programs.collective_failures.operation_timeout, ()
-    if kind != "operation_timeout":
-        program, arguments = programs.collective_failures.joins_wrongly, (kind, str(tmp_path / "store"))
     with pytest.raises(RankFailure, match=r"[Tt]ime") as caught:
-        ranks(3, deadline_s=6.0).run(program, *arguments)
+        ranks(3, deadline_s=6.0).run(programs.collective_failures.torch_times_out, kind)
     assert set(caught.value.kinds) >= {0, 2}
     assert {caught.value.kinds[rank] for rank in (0, 2)} == {"raised"}
 

@@ -31,12 +31,12 @@ on_worlds = pytest.mark.parametrize(("world", "schedule"), cases.ON_WORLDS.value
 
 
 def trained(
-    ranks, subject, world, schedule, m=None, *, program="train", deadline_s=DEADLINE_S, ledger=True, **options
+    ranks, subject, world, schedule, m=None, *, program="train", patience_s=None, ledger=True, **options
 ):
     """(run of a training, its case). One run is judged by several claims."""
     case = cases.training(schedule, world, m, **options)
     subject.require(f"pipeline.{case.plan.schedule}.{case.plan.stages_per_rank}.{case.kind}")
-    on_ranks = ranks(world, deadline_s=deadline_s, ledger=ledger)
+    on_ranks = ranks(world, deadline_s=DEADLINE_S, patience_s=patience_s, ledger=ledger)
     return on_ranks.run_once(getattr(programs.pipeline, program), subject, case), case
 
 
@@ -177,7 +177,7 @@ def test_c7_tensor_ranks_share_what_crosses_a_boundary(schedule, ranks, subject,
 def test_c8_what_cannot_run_is_refused_on_every_rank(schedule, m, rows, numbers, ranks, subject):
     """With the numbers that do not fit, and without a message to a rank that will never answer."""
     run, _ = trained(
-        ranks, subject, 2, schedule, m, steps=1, batch_rows=rows, program="refusal", deadline_s=2.0
+        ranks, subject, 2, schedule, m, steps=1, batch_rows=rows, program="refusal", patience_s=0.1
     )
     for rank, result in enumerate(run.results):
         text = result["refused"] or "accepted"
@@ -202,7 +202,7 @@ def test_c8_a_boundary_that_tensor_ranks_do_not_divide_is_refused(ranks, subject
 @by_schedule
 def test_c8_fewer_micro_batches_than_ranks_are_refused_or_right(schedule, ranks, subject):
     """Never a hang, and never some ranks refusing while others wait for them."""
-    run, case = trained(ranks, subject, 3, schedule, 2, steps=1, program="refusal", deadline_s=2.0)
+    run, case = trained(ranks, subject, 3, schedule, 2, steps=1, program="refusal", patience_s=0.1)
     refused = [result["refused"] for result in run.results]
     if not any(refused):
         checks.pipeline.Judge(run, case).gradients()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from parproof.ranks.failure import RankFailure
-from parproof.workloads.collective_accidents import Accident
+from parproof.workloads.collective_accidents import DEADLINE_S, Accident
 
 NOTICE_S = 5.0  # grace for the other ranks, and their stacks
 
@@ -17,7 +17,7 @@ def assert_diagnosed(failure: RankFailure, accident: Accident, took_s: float) ->
     if not re.search(accident.cause, text):
         raise AssertionError(f"the diagnosis does not say «{accident.cause}»: {text[:3000]}")
     world_size = accident.world_size
-    limit_s = accident.deadline_s + NOTICE_S
+    limit_s = DEADLINE_S + NOTICE_S
     affected = [rank for rank in range(world_size) if rank or not accident.in_subgroup]
     unnamed = [rank for rank in affected if not re.search(rf"rank {rank}(:| of {world_size}\b)", text)]
     if unnamed:

@@ -52,6 +52,7 @@ class Ranks:
         ranks_per_host: int | None = None,
         fresh: bool = False,
         deadline_s: float | None = None,
+        patience_s: float | None = None,
         ledger: bool = True,
         debug_detail: bool = False,
         allow_mismatch: bool = False,
@@ -61,13 +62,20 @@ class Ranks:
         ranks_per_host   less than world_size emulates hosts: RANK and LOCAL_RANK then differ
         fresh            new processes, whatever ran before
         deadline_s       for one run; never more than what the test's own timeout leaves
+        patience_s       what a backend is given to speak for itself once the ledgers prove that the run cannot end
         ledger           False for timing: the ledger costs a Python detour per operator
         debug_detail     run with TORCH_DISTRIBUTED_DEBUG=DETAIL checks
         allow_mismatch   give the run back even when the ranks' ledgers disagree
         """
         require_lane(self.config, self.lane, world_size)
         pool = _shelf(self.config).pool(world_size, self.lane, ranks_per_host, fresh=fresh)
-        options = {"ledger": ledger, "debug_detail": debug_detail, "allow_mismatch": allow_mismatch}
+        options: dict[str, Any] = {
+            "ledger": ledger,
+            "debug_detail": debug_detail,
+            "allow_mismatch": allow_mismatch,
+        }
+        if patience_s is not None:
+            options["patience_s"] = patience_s
         if fresh:
             self.kept.clear()
         return RunnableRanks(self, pool, deadline_s, options)
@@ -80,7 +88,7 @@ class RunnableRanks:
     ranks: Ranks
     pool: RankPool
     deadline_s: float | None
-    options: dict[str, bool]
+    options: dict[str, Any]
 
     def run(self, program: Callable[..., Any], *arguments: Any, **keywords: Any) -> Run:
         """Run `program(ctx, *arguments, **keywords)` on every rank. See RankPool.run for the errors."""
@@ -106,7 +114,7 @@ class RunnableRanks:
         """
         __tracebackhide__ = True
         called = program.__module__, program.__qualname__, pickle.dumps((arguments, keywords))
-        key = self.ranks.lane, self.pool.world_size, self.pool.places, *self.options.values(), *called
+        key = self.ranks.lane, self.pool.world_size, self.pool.places, *self.options.items(), *called
         if key in self.ranks.kept:
             self.ranks.runs.append(self.ranks.kept[key])
         else:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives
@@ -88,7 +88,15 @@ def _killed_before_first_use(ctx: RankContext, made: Collectives) -> None:
         made.all_reduce(_input(ctx), "sum", group)
 
 
-def operation_timeout(ctx: RankContext) -> None:
+def torch_times_out(ctx: RankContext, kind: str) -> None:
+    """A group of a wrong size, one with two ranks of one number, or a call that rank 1 comes to late."""
+    if kind == "operation_timeout":
+        _comes_late(ctx)
+    else:
+        _joins_wrongly(ctx, kind)
+
+
+def _comes_late(ctx: RankContext) -> None:
     """The timeout of one call, shorter than the group's. torch's own interface: subjects have none for it."""
     if ctx.rank == 1:
         time.sleep(AWAY_S)
@@ -98,16 +106,15 @@ def operation_timeout(ctx: RankContext) -> None:
     ctx.group.allreduce([_input(ctx)], options).wait()
 
 
-def joins_wrongly(ctx: RankContext, kind: str, rendezvous: str) -> None:
-    """Leave the good group and join another one: of a wrong size, or under another rank's number."""
+def _joins_wrongly(ctx: RankContext, kind: str) -> None:
+    """Leave the good group and meet the others again, in the same store."""
+    store = PrefixStore(kind, dist.distributed_c10d._get_default_store())
     dist.destroy_process_group()
-    size = ctx.world_size + (kind == "world_size")
-    rank = 0 if kind == "duplicate_rank" else ctx.rank
     dist.init_process_group(
         ctx.backend,
-        store=FileStore(rendezvous, size),
-        rank=rank,
-        world_size=size,
+        store=store,
+        rank=0 if kind == "duplicate_rank" else ctx.rank,
+        world_size=ctx.world_size + (kind == "world_size"),
         timeout=datetime.timedelta(seconds=TIMEOUT_S),
     )
     dist.all_reduce(_input(ctx))

@@ -17,15 +17,18 @@ AFTER_CAUSE_S = 0.3
 """How long the others may take once the cause is known: their reports add little."""
 AFTER_CONSEQUENCE_S = 2.0
 """How long to look for the cause while only its consequences are known: a dying process may write a core first."""
+PATIENCE_S = 2.0
+"""How long a backend may take to speak for itself once the calls made so far prove that the run cannot end."""
 STACKS_WAIT_S = 0.6
 _DEAF = ("T", "t", "Z")  # stopped, traced or gone: no handler runs
-_LOOK_EVERY_S = 0.25
+_LOOK_EVERY_S = 0.1
 
 
 class Collector:
     """One job's reports, deaths and remains.
 
-    stop_early   do not wait for the deadline once some rank has returned without joining a call that others wait in
+    patience_s   do not wait for the deadline, only this long, once the calls made so far prove that the run cannot
+                 end; None to wait for it all the same
     """
 
     def __init__(
@@ -34,14 +37,13 @@ class Collector:
         connections: list[Connection],
         files: list[RankFiles],
         job: Job,
-        *,
-        stop_early: bool,
+        patience_s: float | None,
     ) -> None:
         self._processes = processes
         self._connections = connections
         self._files = files
         self._job = job
-        self._stop_early = stop_early and job.ledger
+        self._patience_s = patience_s
         self._end = 0.0
         self._sizes: dict[int, int] = {}
         self._looked_at: dict[int, int] = {}
@@ -61,8 +63,8 @@ class Collector:
             now = time.monotonic()
             if now >= self._end:
                 break
-            if not ready and self._stop_early and not found.troubled:
-                self._look_for_deadlock(pending)
+            if not ready and self._patience_s is not None and not found.troubled:
+                self._look_for_deadlock(pending, self._patience_s)
         found.waited_s = time.monotonic() - started
         found.silent = tuple(sorted(pending))
         if not found.is_complete:
@@ -102,7 +104,7 @@ class Collector:
             return None
         return None
 
-    def _look_for_deadlock(self, pending: set[int]) -> None:
+    def _look_for_deadlock(self, pending: set[int], patience_s: float) -> None:
         """When nothing moves: do the calls made so far already tell that this cannot end well?
 
         A rank that has returned never joins, and calls that differ never meet. The deadline is not waited for then,
@@ -117,7 +119,7 @@ class Collector:
         found.journals = {rank: self._files[rank].read_journal(self._job.number) for rank in pending}
         if absent(found, pending) or unlike_calls(found):
             found.troubled = True
-            self._end = min(self._end, time.monotonic() + AFTER_CONSEQUENCE_S)
+            self._end = min(self._end, time.monotonic() + patience_s)
 
     def _remains(self) -> None:
         """Journals first: a signal ends a sleep, and the rank may then go on to other calls."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from parproof.ledger.agreement import disagreements
 from parproof.ranks import protocol
-from parproof.ranks.collecting import Collector
+from parproof.ranks.collecting import PATIENCE_S, Collector
 from parproof.ranks.diagnosis import explain, mismatches
 from parproof.ranks.directory import PrivateDirectory
 from parproof.ranks.failure import RankFailure, RankSkip, exit_words
@@ -146,19 +146,24 @@ class RankPool:
         program: Callable[..., Any],
         *arguments: Any,
         deadline_s: float = 60.0,
+        patience_s: float = PATIENCE_S,
         ledger: bool = True,
         debug_detail: bool = False,
         allow_mismatch: bool = False,
         keywords: dict[str, Any] | None = None,
     ) -> Run:
-        """Run `program(ctx, *arguments, **keywords)` on every rank and wait for every rank's report."""
+        """Run `program(ctx, *arguments, **keywords)` on every rank and wait for every rank's report.
+
+        It ends at the deadline; or `patience_s` after the ranks' own calls have proved that they never meet.
+        """
         __tracebackhide__ = True
         reference = program_reference(program)
         payload = pickled_arguments(reference, arguments, keywords or {})
         self.start()
         end = time.monotonic() + deadline_s
         try:
-            reports = self._reports(reference, payload, end, ledger, debug_detail, allow_mismatch)
+            job = self._send(reference, payload, ledger=ledger, debug_detail=debug_detail)
+            reports = self._reports(job, end, patience_s, allow_mismatch)
             return run_of(reference, reports, self._outputs(), self._observation(reports))
         except RankSkip:
             raise
@@ -173,35 +178,26 @@ class RankPool:
                 self.kill()
                 self._launcher.sweep()
 
-    def _reports(
-        self,
-        reference: ProgramRef,
-        payload: bytes,
-        end: float,
-        ledger: bool,
-        debug_detail: bool,
-        allow_mismatch: bool,
-    ) -> list[Report]:
+    def _reports(self, job: Job, end: float, patience_s: float, allow_mismatch: bool) -> list[Report]:
         __tracebackhide__ = True
-        self._leftovers = ()
-        job = self._send(reference, payload, ledger=ledger, debug_detail=debug_detail)
         files = [RankFiles(self._path(), rank) for rank in range(self.world_size)]
-        collector = Collector(self._processes, self._connections, files, job, stop_early=not allow_mismatch)
-        evidence = collector.collect(end)
+        patience = None if allow_mismatch or not job.ledger else patience_s
+        evidence = Collector(self._processes, self._connections, files, job, patience).collect(end)
         if evidence.is_unanimous_skip:
             raise RankSkip(evidence.skip_reason)
         if not evidence.is_complete:
-            raise RankFailure(str(reference), self.world_size, explain(evidence))
+            raise RankFailure(str(job.program), self.world_size, explain(evidence))
         reports = [evidence.reports[rank] for rank in range(self.world_size)]
         self._leftovers = tuple(left for report in reports for left in report.leftovers)
-        self._reusable_detail = debug_detail if _is_clean(reports, self.backend) else None
+        self._reusable_detail = job.debug_detail if _is_clean(reports, self.backend) else None
         if self._reusable_detail is not None and any(len(report.groups) > 1 for report in reports):
             self._tell(protocol.AllReported())
         if not allow_mismatch and (found := mismatches({r.rank: r.rows for r in reports})):
-            raise RankFailure(str(reference), self.world_size, found)
+            raise RankFailure(str(job.program), self.world_size, found)
         return reports
 
     def _send(self, reference: ProgramRef, payload: bytes, *, ledger: bool, debug_detail: bool) -> Job:
+        self._leftovers = ()
         self._job_number += 1
         address = None
         if self._reusable_detail != debug_detail:

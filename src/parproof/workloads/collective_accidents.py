@@ -15,6 +15,12 @@ SUM, MAX, INT_SUM, BROADCAST = (
 )
 
 
+DEADLINE_S = 4.0
+PATIENCE_S = (
+    0.1  # the ledgers have told by then; whoever times out by itself does so before its peers have returned
+)
+
+
 @dataclass(frozen=True)
 class Accident:
     """One accident, caused by rank 1 (or by the death of rank 2).
@@ -26,7 +32,6 @@ class Accident:
 
     cause: str
     world_size: int = 3
-    deadline_s: float = 0.7
     in_subgroup: bool = False
     needs: tuple[str, ...] = (SUM,)
 
@@ -42,8 +47,8 @@ ACCIDENTS: dict[str, Accident] = {
     "shape": Accident("shape differs"),
     "order": Accident("reduce op differs", needs=(SUM, MAX)),
     "missing": Accident(ABSENT),
-    "new_group_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
-    "set_timeout": Accident(_TIMED_OUT, deadline_s=4.0),
-    "message_timeout": Accident(_TIMED_OUT, deadline_s=1.2, needs=(SUM, "point_to_point.chain.contiguous")),
-    "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, deadline_s=4.0, in_subgroup=True),
+    "new_group_timeout": Accident(_TIMED_OUT),
+    "set_timeout": Accident(_TIMED_OUT),
+    "message_timeout": Accident(_TIMED_OUT, needs=(SUM, "point_to_point.chain.contiguous")),
+    "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, in_subgroup=True),
 }
