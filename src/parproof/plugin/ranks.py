@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import pickle
 import pkgutil
@@ -9,7 +11,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +161,22 @@ def pytest_collection(session: pytest.Session) -> None:
         _shelf(config)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """While torch loads for the ranks, load what their tests need here. It stays to the end: to look through all of it
+    for garbage again and again would take seconds."""
+    if _SHELF in session.config.stash and session.items:
+        collects = gc.isenabled()
+        gc.disable()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, which no test here can mend
+            for name in _own_modules():
+                with suppress(ImportError):
+                    importlib.import_module(name)
+        gc.freeze()
+        if collects:
+            gc.enable()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
     """Note when the test's own timeout started to count."""
@@ -217,12 +235,12 @@ def _shelf(config: pytest.Config) -> PoolShelf:
 
 def _own_modules() -> list[str]:
     """Rank programs and subjects of this package, which every new rank would otherwise load at its first run."""
-    from parproof import programs
+    from parproof import programs, workloads
     from parproof.subjects import reference, torch_native
 
     return [
         f"{package.__name__}.{module.name}"
-        for package in (programs, reference, torch_native)
+        for package in (programs, workloads, reference, torch_native)
         for module in pkgutil.iter_modules(package.__path__)
     ]
 

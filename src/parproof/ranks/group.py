@@ -50,6 +50,7 @@ class DefaultGroup:
         if assignment.device == "cpu":
             # Two spinning intra-op threads a rank are 3-10x slower than one on shared cores.
             self.num_threads = 1
+            _let_wakers_go_on()
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
             self.device = torch.device("cpu")
         else:
@@ -158,6 +159,15 @@ class DefaultGroup:
                 group.abort()
         with contextlib.suppress(Exception):
             dist.destroy_process_group()
+
+
+def _let_wakers_go_on() -> None:
+    """A rank has a dozen threads, most of which wake another one and then wait themselves. Where ranks outnumber cores,
+    a thread that takes the core of the one that woke it only costs a switch more: 2 to 3 times as long for a call of 4
+    ranks on 2 cores. Threads that are started from now on inherit this."""
+    if hasattr(os, "SCHED_BATCH"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _still_in_flight(recorder: Recorder) -> tuple[str, ...]:

@@ -27,14 +27,18 @@ PRELOAD = (
     "torch.distributed.pipelining",
     "torch.distributed.checkpoint",
     "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.checkpoint._fsspec_filesystem",
     "torch.distributed.optim",
     "torch.distributed._functional_collectives",
+    "torch.profiler._cupti_monitor",
+    "torch.utils.serialization.config",
+    "torch.utils._sympy.reference",
     "numpy",
     "pytest",
     "parproof.ranks.server",
     "parproof.ranks.group",
-    "parproof.ledger.recorder",
 )
+_FIRST, _LAST = "parproof.ranks.preload.first", "parproof.ranks.preload.last"
 # Ranks share the cores: threads that spin while they wait make everything 3 to 10 times slower.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 _TOKEN = secrets.token_hex(16)
@@ -50,7 +54,7 @@ class LocalLauncher(OneHost):
 
     def __init__(self, preload: Sequence[str] = ()) -> None:
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([*PRELOAD, *preload])
+        self._context.set_forkserver_preload([_FIRST, *PRELOAD, *preload, _LAST])
         # It loads torch on its own core while this process does the same.
         before = _forkserver_pid()
         with _environment(_ENVIRONMENT | {orphans.TOKEN_VARIABLE: _TOKEN}):

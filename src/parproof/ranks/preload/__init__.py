@@ -1,0 +1,1 @@
+"""What the fork server imports before and after everything else that ranks need."""
