@@ -11,6 +11,8 @@ import time
 import psutil
 import pytest
 
+from parproof.ranks.failure import RankFailure
+
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(200)]
 
 HANGS = """
@@ -182,3 +184,23 @@ def test_loading_torch_is_said_with_v_only(stranger):
     quiet = stranger.runpytest_subprocess("-k", "warm", "--timeout", "60")
     loud.stdout.fnmatch_lines([said])
     quiet.stdout.no_fnmatch_line(f"*{said}")
+
+
+def waits_in_vain(ctx, timeout_s):
+    """Rank 1 returns; the others wait for it, as long as their backend does."""
+    import datetime
+
+    import torch
+    import torch.distributed as dist
+
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=timeout_s), ctx.group)
+    if ctx.rank != 1:
+        dist.all_reduce(torch.ones(4))
+
+
+@pytest.mark.parametrize(("patience_s", "timeout_s", "kind"), [(0.0, 1.9, "waits"), (20.0, 4, "raised")])
+def test_a_backend_is_heard_as_long_as_the_test_has_patience(patience_s, timeout_s, kind, ranks):
+    """The ledgers have proved by then that the run cannot end; rank 1 is the cause either way. Two seconds if not asked."""
+    with pytest.raises(RankFailure) as caught:
+        ranks(3, deadline_s=60, patience_s=patience_s).run(waits_in_vain, timeout_s)
+    assert caught.value.kinds == {0: kind, 1: "absent", 2: kind}

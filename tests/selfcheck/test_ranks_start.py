@@ -208,6 +208,20 @@ def test_the_scope_of_a_run_is_what_its_hosts_say_of_themselves(names, machines,
     assert compute_scope({"runs": [run.observation], "failed_runs": []}) == scope
 
 
+def how_it_runs(ctx):
+    """Scheduling of all its threads, and whether garbage is collected, but not what the fork server has loaded."""
+    import gc
+
+    threads = {os.sched_getscheduler(int(thread)) for thread in os.listdir("/proc/self/task")}
+    return threads, gc.isenabled(), gc.get_freeze_count() > 100_000
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="needs Linux's SCHED_BATCH; found another system")
+def test_ranks_leave_each_other_their_cores_and_collect_their_own_garbage_only(ranks):
+    """The backend's threads too: those that gloo starts inherit it."""
+    assert ranks(2, fresh=True).run(how_it_runs).results == [({os.SCHED_BATCH}, True, True)] * 2
+
+
 def kills_rank_1(ctx):
     """And rank 0 waits for it."""
     import torch
