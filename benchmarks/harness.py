@@ -25,7 +25,13 @@ GOALS = {
     "start": (20.0, "PyTorch MultiProcContinuousTest / pool, until the first test has passed"),
     "warm test": (1.0, "PyTorch MultiProcContinuousTest / pool, one more test on running ranks"),
 }
-LIMITS_S = {"pool: start of ranks": 0.2, "pool: overhead of a warm test": 0.010}
+LIMITS_S = {
+    "pool: start of ranks": 0.2,
+    "pool: overhead of a warm test": 0.010,
+    "pool: a death is told": 0.5,
+    "pool: stacks after the deadline": 2.0,
+}
+DEADLINE_S = 0.3
 
 
 class Times:
@@ -101,6 +107,7 @@ def measure(world: int, repeats: int, warm: int, pytorch: PyTorch | None) -> Tim
             print(f"round {number + 1} of {repeats}", file=sys.stderr)
             _starts(times, pool, program, pytorch)
             _warm(times, pool, program, warm, pytorch)
+            _failures(times, pool)
             pool.close()
     finally:
         pool.close()
@@ -138,6 +145,22 @@ def _warm(times: Times, pool: Any, program: Any, count: int, pytorch: PyTorch | 
             pool.run(program)
     for name, samples in found.samples.items():
         times.add(name, statistics.median(samples))
+
+
+def _failures(times: Times, pool: Any) -> None:
+    """From the start of a run to the error that names the rank; what comes after the deadline when all ranks hang."""
+    from rank_body import dies, hangs
+
+    from parproof.ranks.failure import RankFailure
+
+    pool.start()
+    with times.of("pool: a death is told"), contextlib.suppress(RankFailure):
+        pool.run(dies)
+    pool.start()
+    started = time.perf_counter()
+    with contextlib.suppress(RankFailure):
+        pool.run(hangs, deadline_s=DEADLINE_S)
+    times.add("pool: stacks after the deadline", time.perf_counter() - started - DEADLINE_S)
 
 
 def summary(times: Times) -> dict[str, Any]:

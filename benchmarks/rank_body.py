@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from typing import Any
 
@@ -21,3 +23,15 @@ def program(ctx: Any) -> float:
     started = time.perf_counter()
     all_reduce_and_check(ctx.rank, ctx.world_size)
     return time.perf_counter() - started
+
+
+def dies(ctx: Any) -> None:
+    """The last rank is killed, the others wait for it."""
+    if ctx.rank == ctx.world_size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    all_reduce_and_check(ctx.rank, ctx.world_size)
+
+
+def hangs(ctx: Any) -> None:
+    """No rank comes back."""
+    time.sleep(60)

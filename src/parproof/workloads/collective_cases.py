@@ -206,7 +206,8 @@ GROUPS: dict[str, tuple[int, tuple[tuple[int, ...], ...]]] = {
 
 
 def cases(op: str, layout: str = "contiguous", *, kind: str = "numbers", p: int, thin: int = 1) -> list[Case]:
-    """Every dtype and reduction of an operation, or every `thin`-th in an order that turns with op and layout.
+    """Every dtype and reduction of an operation, or every `thin`-th in an order that turns with op and layout, and
+    each reduction at least once.
 
     kind    numbers or bool, for reductions; anything else moves all dtypes alike
     thin    moving operations have fewer cases, and are thinned half as much
@@ -219,9 +220,10 @@ def cases(op: str, layout: str = "contiguous", *, kind: str = "numbers", p: int,
     else:
         thin = (thin + 1) // 2
     turn = OPS.index(op) + LAYOUTS.index(layout) + p
+    kept = _every(thin, pairs, turn)
     found = []
     for number, (dtype, reduce_op) in enumerate(pairs):
-        if (number + turn) % thin:
+        if number not in kept:
             continue
         root = (number // thin + turn) % p if op in ROOTED else None
         splits = SPLITS[(number // thin + turn) % 3] if op.startswith("all_to_all") else None
@@ -229,6 +231,16 @@ def cases(op: str, layout: str = "contiguous", *, kind: str = "numbers", p: int,
             splits = "equal"
         found.append(Case(op, dtype, layout, reduce_op, root, splits))
     return found
+
+
+def _every(thin: int, pairs: list[tuple[str, str | None]], turn: int) -> set[int]:
+    """Places in the list: every `thin`-th, and one of each reduction that would have none."""
+    kept = {number for number in range(len(pairs)) if (number + turn) % thin == 0}
+    seen = {pairs[number][1] for number in kept}
+    for reduce_op in {reduce_op for _, reduce_op in pairs} - seen:
+        own = [number for number, (_, other) in enumerate(pairs) if other == reduce_op]
+        kept.add(own[turn % len(own)])
+    return kept
 
 
 def waiting_cases(op: str, p: int) -> list[Case]:
