@@ -38,11 +38,14 @@ def test_evidence_that_does_not_pass_its_audit_supports_no_state(capsys):
 
 @pytest.mark.parametrize(("lang", "heading"), [("en", "| experiment |"), ("zh", "| 实验 ID |")])
 def test_status_prints_the_asset_table_in_both_languages(lang, heading, capsys):
-    """One row an experiment."""
+    """One row an experiment, with what it consumes, then one an environment, with what it can show."""
     assert main(["status", "--lang", lang]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith(heading)
-    assert printed.count("\n| PAR-") == len(registry.load().experiments)
+    experiments, environments = capsys.readouterr().out.split("\n\n")
+    assert experiments.startswith(heading)
+    assert experiments.count("\n| PAR-") == len(registry.load().experiments)
+    (row,) = [line for line in experiments.splitlines() if line.startswith("| PAR-MOE-EXPERT")]
+    assert "PAR-EXPERT-DISPATCH, PAR-NCCL-COLLECTIVE, PAR-OVERLAP-HOTSPOT" in row
+    assert environments.count("\n| PAR-") == len(registry.load().profiles) == 5
 
 
 def test_audit_prints_findings_and_ends_with_their_number(capsys):

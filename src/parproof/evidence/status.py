@@ -13,8 +13,12 @@ from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
 
 _HEADINGS = {
-    "en": ("experiment", "page", "contrast", "metrics", "claims", "state"),
-    "zh": ("实验 ID", "页面", "固定对照", "主要指标", "主张", "当前状态"),
+    "en": ("experiment", "page", "contrast", "metrics", "consumes", "claims", "state"),
+    "zh": ("实验 ID", "页面", "固定对照", "主要指标", "消费的机制资产", "主张", "当前状态"),
+}
+_PROFILE_HEADINGS = {
+    "en": ("environment", "lanes", "entered from", "evidence it can form", "and cannot"),
+    "zh": ("环境 ID", "通道", "直接入口", "可形成的证据", "不能形成"),
 }
 
 
@@ -39,6 +43,7 @@ def table(evidence: Path | None, *, checkout: Path | None) -> list[dict[str, Any
                 ],
                 "contrast": experiment.contrast,
                 "metrics": list(experiment.metrics),
+                "consumes": [e.producer for e in registry.load().edges if e.consumer == experiment.id],
                 "num_claims": len(experiment.claims),
                 "state": _state(implemented, found, sound, evidence is not None),
             }
@@ -91,17 +96,33 @@ def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
 
 
 def markdown(rows: list[dict[str, Any]], lang: str) -> str:
-    """The table for people."""
+    """The tables for people: experiments, then the environments that they are entered from."""
     title = "title_zh" if lang == "zh" else "title"
-    lines = ["| " + " | ".join(_HEADINGS[lang]) + " |", "|" + "---|" * len(_HEADINGS[lang])]
-    for row in rows:
-        cells = (
+    experiments: list[tuple[str, ...]] = [
+        (
             f"{row['id']} ({row[title]})",
             ", ".join(row["pages"]),
             row["contrast"],
             ", ".join(row["metrics"]),
+            ", ".join(row["consumes"]),
             str(row["num_claims"]),
             row["state"],
         )
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        for row in rows
+    ]
+    profiles: list[tuple[str, ...]] = [
+        (
+            f"{profile.id} ({profile.title_zh if lang == 'zh' else profile.title})",
+            ", ".join(profile.lanes),
+            ", ".join(e.id for e in registry.load().experiments if profile.id in e.profiles),
+            profile.shows,
+            profile.shows_not,
+        )
+        for profile in registry.load().profiles
+    ]
+    return _table(_HEADINGS[lang], experiments) + "\n\n" + _table(_PROFILE_HEADINGS[lang], profiles)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
