@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 from parproof import programs
 from parproof.checks import assert_ledger
-from parproof.checks.replica import assert_decisions, assert_metrics, assert_schedule
+from parproof.checks.replica import assert_decisions, assert_metrics, assert_schedule, work_ms
 from parproof.cost.traffic import Traffic
 from parproof.errors import InvalidPlan
 from parproof.oracles import replica as oracle
 from parproof.subjects.replica_protocol import POLICIES, ReplicaState, Request, RoutingRules
-from parproof.workloads.replica import PAGE_COSTS, STREAMS, burst, cold, warm_and_busy
+from parproof.workloads.replica import PAGE_COSTS, STREAMS, burst, cold, four_requests, warm_and_busy
 
 pytestmark = [pytest.mark.experiment("PAR-REPLICA-ROUTING"), pytest.mark.lanes("cpu")]
 
@@ -35,7 +35,14 @@ RULES = RoutingRules()
 STATELESS = [HealthCheck.function_scoped_fixture]  # a router keeps nothing between two simulations
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 every_stream = pytest.mark.parametrize("stream", STREAMS)
-SLACKS = {"none": 0.0, "exactly_enough": 15.0, "plenty": 50.0}
+SLACKS = {
+    "none": 0.0,
+    "short_of_the_page": 5.0,
+    "just_too_little": 15.0 - 2**-20,  # exact, also when a wait is added to it
+    "exactly_enough": 15.0,
+    "ample_of_the_page": 20.0,
+    "plenty": 50.0,
+}
 
 a_request = st.builds(
     Request,
@@ -69,7 +76,14 @@ def test_c1_c2_c3_decisions_schedule_and_figures(stream, policy, router, evidenc
     assert_decisions(served, requests, replicas, policy, RULES)
     metrics = router.metrics(requests, replicas, served)
     assert_metrics(metrics, requests, replicas, served)
-    evidence.measured(makespan_ms=metrics.makespan_ms, max_over_mean_work=metrics.max_over_mean_work)
+    evidence.measured(
+        mean_wait_ms=metrics.mean_wait_ms,
+        p95_wait_ms=metrics.p95_wait_ms,
+        p99_wait_ms=metrics.p99_wait_ms,
+        work_per_replica_ms=work_ms(served, replicas),
+        max_over_mean_work=metrics.max_over_mean_work,
+        makespan_ms=metrics.makespan_ms,
+    )
 
 
 @pytest.mark.claim("C1")
@@ -79,7 +93,7 @@ def test_c1_locality_waits_for_the_prefix_up_to_and_including_the_slack(slack, r
     rules = RoutingRules(slack_ms=SLACKS[slack])
     requests = [Request(0, 0.0, 10.0, "p")]
     (served,) = router.simulate(requests, warm_and_busy(), "locality_aware", rules)
-    expected = (1, "queue_fallback") if slack == "none" else (0, "prefix_locality")
+    expected = (1, "queue_fallback") if SLACKS[slack] < 20 - 5 else (0, "prefix_locality")
     assert (served.replica_id, served.reason) == expected, f"replica {served.replica_id} ({served.reason})"
 
 
@@ -95,6 +109,26 @@ def test_c2_c3_hold_for_any_stream_and_fleet(policy, router, requests, replicas)
     assert_schedule(served, requests, replicas, RULES)
     assert_decisions(served, requests, replicas, policy, RULES)
     assert_metrics(router.metrics(requests, replicas, served), requests, replicas, served)
+
+
+@pytest.mark.claim("C3")
+@pytest.mark.parametrize(
+    ("policy", "p95_wait_ms", "per_s", "hit_rate", "counts"),
+    [
+        ("round_robin", 18.0, 156.25, 0.5, [2, 2]),
+        ("queue_aware", 14.0, 188.68, 0.25, [1, 3]),
+        ("locality_aware", 14.0, 188.68, 0.25, [1, 3]),
+    ],
+)
+def test_c3_four_requests_give_the_page_figures(policy, p95_wait_ms, per_s, hit_rate, counts, router):
+    """At a slack of 10 ms, where two policies look alike; the defaults of slack and of what a hit saves are the page's."""
+    assert (RULES.slack_ms, RULES.hit_factor) == (5.0, 0.7)
+    served = router.simulate(four_requests(), cold(2), policy, RoutingRules(slack_ms=10.0))
+    found = router.metrics(four_requests(), cold(2), served)
+    figures = (found.p95_wait_ms, round(found.throughput_per_s, 2), found.hit_rate)
+    assert figures == (p95_wait_ms, per_s, hit_rate), f"p95_wait_ms, throughput_per_s, hit_rate: {figures}"
+    placed = [one.replica_id for one in served]
+    assert sorted(placed.count(r) for r in range(2)) == counts, f"placed on {placed}, expected {counts}"
 
 
 @pytest.mark.claim("C4")
@@ -116,12 +150,17 @@ def test_c5_the_page_costs_give_the_page_loads(router):
     """Round robin 6 and 26, least loaded 17 and 15, the best possible makespan 16."""
 
     def loads(policy):
-        served = router.simulate(burst(), cold(2), policy, RULES)
-        return [sum(s.finish_ms - s.start_ms for s in served if s.replica_id == r) for r in range(2)]
+        return work_ms(router.simulate(burst(), cold(2), policy, RULES), cold(2))
 
     assert loads("round_robin") == [6, 26]
     assert loads("queue_aware") == [17, 15], f"queue_aware loads {loads('queue_aware')}, expected [17, 15]"
     assert oracle.best_makespan(PAGE_COSTS, 2) == 16
+
+    def makespan(policy):
+        return router.metrics(burst(), cold(2), router.simulate(burst(), cold(2), policy, RULES)).makespan_ms
+
+    ratio = makespan("round_robin") / makespan("queue_aware")
+    assert ratio == 26 / 17, f"makespan ratio {ratio}, expected 26 / 17"
 
 
 @pytest.mark.claim("C5")
@@ -170,6 +209,8 @@ def test_c6_each_rank_serves_what_it_was_given(world, policy, ranks, subject, ev
             f"{run.where(rank)}: {result['units']} units of work, {planned} planned"
         )
         assert_ledger(run.ledgers[rank], traffic, where=run.where(rank))
+    units = [result["units"] for result in run.results]
+    evidence.figures(per_rank=units, max_over_mean=max(units) * world / sum(units))
 
 
 @pytest.mark.claim("C7")

@@ -55,6 +55,11 @@ def assert_schedule(
             )
 
 
+def work_ms(served: Sequence[Served], replicas: Sequence[ReplicaState]) -> list[float]:
+    """Service time of each replica, in the order of the fleet."""
+    return [sum(s.finish_ms - s.start_ms for s in served if s.replica_id == r.replica_id) for r in replicas]
+
+
 def assert_metrics(
     metrics: RoutingMetrics,
     requests: Sequence[Request],
@@ -65,7 +70,7 @@ def assert_metrics(
     __tracebackhide__ = True
     arrival = {request.request_id: request.arrival_ms for request in requests}
     waits = [one.start_ms - arrival[one.request_id] for one in served]
-    work = [sum(s.finish_ms - s.start_ms for s in served if s.replica_id == r.replica_id) for r in replicas]
+    work = work_ms(served, replicas)
     span = max(one.finish_ms for one in served) - min(arrival.values())
     expected = {
         "mean_wait_ms": sum(waits) / len(waits),

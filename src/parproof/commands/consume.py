@@ -13,10 +13,11 @@ from parproof.evidence import consume
 def _consume(options: argparse.Namespace) -> int:
     consumed = consume.consume(options.directory, options.consumer)
     if options.json:
-        print(json.dumps([vars(edge) for edge in consumed]))
+        print(json.dumps([vars(edge) | {"answers": edge.answers} for edge in consumed]))
     else:
         for edge in consumed:
             print(f"{'usable ' if edge.usable else 'refused'} {edge.producer} as {edge.role}: {edge.reason}")
+        print(f"answered risks: {', '.join(sorted(consume.answered_risks(consumed))) or 'none'}")
     return OK if all(edge.usable for edge in consumed) else FINDINGS
 
 

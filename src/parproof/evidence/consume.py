@@ -26,13 +26,18 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Consumption:
-    """One edge: usable or not, and the reason in either case."""
+    """One edge: usable or not, and the reason in either case; `answers` is the risk that this settles, if any."""
 
     producer: str
     role: str
     usable: bool
     reason: str
     workload: str | None = None
+
+    @property
+    def answers(self) -> str | None:
+        """A role without a plan of its own (a cost, an exposed time) answers nothing, nor does what was refused."""
+        return ANSWERS.get(self.role) if self.usable else None
 
 
 def consume(directory: Path, consumer: str, *, min_level: str = "real_benchmark") -> list[Consumption]:
@@ -71,9 +76,9 @@ def judge(
     return _of_equal_workload(judged)
 
 
-def answered_risks(consumed: list[Consumption]) -> frozenset[str]:
-    """Risks that usable records answer; see subjects.decision_protocol."""
-    return frozenset(ANSWERS[edge.role] for edge in consumed if edge.usable and edge.role in ANSWERS)
+def answered_risks(consumed: Sequence[Consumption]) -> frozenset[str]:
+    """Risks that usable records answer: the `closed_risks` of a Situation in subjects.decision_protocol."""
+    return frozenset(edge.answers for edge in consumed if edge.answers)
 
 
 def _judge(producer: str, role: str, produced: Sequence[Mapping[str, Any]], min_level: str) -> Consumption:

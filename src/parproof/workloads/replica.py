@@ -13,6 +13,12 @@ def burst(costs: tuple[int, ...] = PAGE_COSTS) -> list[Request]:
     return [Request(i, 0.0, float(cost)) for i, cost in enumerate(costs)]
 
 
+def four_requests() -> list[Request]:
+    """Two prefixes in turn on two replicas; found by search: it has all the known figures of the page's four requests."""
+    plan = [("a", 20), ("b", 8), ("a", 8), ("b", 6)]
+    return [Request(i, float(i), float(ms), prefix) for i, (prefix, ms) in enumerate(plan)]
+
+
 def shared_prefixes() -> list[Request]:
     """Two prefixes, short gaps, uneven work: locality and queue length pull apart."""
     plan = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from parproof.subjects.decision_protocol import SIGNALS, Advice, Candidate, Constraints, Situation
+from parproof.subjects.decision_protocol import RISK, SIGNALS, Advice, Candidate, Constraints, Situation
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.decision import Decision
 
@@ -103,6 +103,36 @@ class MeasuresOneOfTwo(Decision):
         return super().measure(candidates, ())
 
 
+class RisksSwapped(Decision):
+    def advise(self, situation: Situation) -> Advice:
+        made = super().advise(situation)
+        other = {RISK["tp"]: RISK["pp"], RISK["pp"]: RISK["tp"]}
+        told = (
+            dataclasses.replace(c, open_risk=other.get(c.open_risk or "", c.open_risk))
+            for c in made.candidates
+        )
+        return dataclasses.replace(made, candidates=tuple(told))
+
+
+class RiskOfTheBestOnly(Decision):
+    def ranked(self, primary: Any, secondary: Any, limits: Any, closed: Any) -> tuple[Candidate, ...]:
+        kept = super().ranked(primary, secondary, limits, closed)
+        return kept[:1] + tuple(dataclasses.replace(c, open_risk=None) for c in kept[1:])
+
+
+class MeasuresTensorForContext(Decision):
+    def measure(self, candidates: Any, tied_plans: Any) -> tuple[str, ...]:
+        names = super().measure(candidates, tied_plans)
+        return tuple("all_reduce_payload_mb" if name == "sequence_payload_mb" else name for name in names)
+
+
+class TwoAnswersUnsettle(Decision):
+    def advise(self, situation: Situation) -> Advice:
+        made = super().advise(situation)
+        two = len(situation.closed_risks) == 2
+        return dataclasses.replace(made, decision="collect_more_evidence") if two else made
+
+
 class AnswersMakeItWorse(Decision):
     def decide(self, primary: Any, secondary: Any, candidates: Any, tied_plans: Any) -> str:
         made = super().decide(primary, secondary, candidates, tied_plans)
@@ -142,6 +172,10 @@ LIES = SimpleNamespace(
     threshold_excluded=ThresholdExcluded,
     advises_at_rest=AdvisesAtRest,
     measures_one_of_two=MeasuresOneOfTwo,
+    risks_swapped=RisksSwapped,
+    risk_of_the_best_only=RiskOfTheBestOnly,
+    measures_tensor_for_context=MeasuresTensorForContext,
+    two_answers_unsettle=TwoAnswersUnsettle,
     answers_make_it_worse=AnswersMakeItWorse,
     missing_is_zero=MissingIsZero,
     clamps=Clamps,

@@ -43,6 +43,15 @@ class StrictSlack(ReplicaRouting):
         return chosen
 
 
+class SlackInWholeMs(ReplicaRouting):
+    def locality_aware(self, fleet: Any, request: Request) -> tuple[int, str]:
+        rules = fleet.rules
+        fleet.rules = dataclasses.replace(rules, slack_ms=float(round(rules.slack_ms)))
+        chosen = super().locality_aware(fleet, request)
+        fleet.rules = rules
+        return chosen
+
+
 class IgnoresSlack(ReplicaRouting):
     def locality_aware(self, fleet: Any, request: Request) -> tuple[int, str]:
         rules = fleet.rules
@@ -169,6 +178,7 @@ negative_wait = _subject(NegativeWait)
 last_wins_ties = _subject(LastWinsTies)
 counts_requests = _subject(CountsRequests)
 strict_slack = _subject(StrictSlack)
+slack_in_whole_ms = _subject(SlackInWholeMs)
 ignores_slack = _subject(IgnoresSlack)
 stuck_session = _subject(StuckSession)
 forgets_prefixes = _subject(ForgetsPrefixes)
