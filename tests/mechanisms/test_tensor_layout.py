@@ -29,9 +29,7 @@ from parproof.cost.tensor_plan import GOLDEN_PLANS
 pytestmark = [pytest.mark.experiment("PAR-TENSOR-LAYOUT"), pytest.mark.lanes("cpu", "cuda2")]
 
 over_p = pytest.mark.parametrize("p", [2, 3, 4], ids="W{}".format)  # one rank would pass for any subject
-on_few = pytest.mark.parametrize(
-    "p", [2, 3], ids="W{}".format
-)  # sizes that 3 does not divide are as uneven over 4
+on_few = pytest.mark.parametrize("p", [2, 3], ids="W{}".format)  # what 3 does not divide is as uneven over 4
 PLANS = [("mha", 2), ("mha", 3), ("gqa", 2), ("gqa", 4), ("mqa", 3), ("gqa_replicated", 4)]
 """Each kind on an even and an odd or larger world where its heads allow it."""
 
