@@ -16,7 +16,7 @@ Claims     C1   gradients of the first step equal the baseline's, tensor by tens
            C9   saved, resumed and re-sharded training equals the uninterrupted one, bit for bit.
            C10  what cannot be trained is refused by name; use that differs by rank is right or refused.
 Not shown  time, overlap, wire bytes (gloo sends a reduce-scatter as an all-reduce), activations, peak memory
-           inside a unit, DDP's buckets where gradients are copies of them.
+           inside a unit, DDP's buckets where gradients are copies of them, SyncBatchNorm (torch's: GPUs only).
 """
 
 import pytest
