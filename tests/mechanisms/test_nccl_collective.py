@@ -16,15 +16,15 @@ Not shown  speed and wire traffic of NCCL: PAR-CPU is gloo on shared cores.
 """
 
 import time
-import uuid
 
 import pytest
 
 from parproof import checks, oracles, programs
+from parproof.checks import collective_runs as runs
 from parproof.ranks.failure import RankFailure
 from parproof.workloads import collective_cases as table
 from parproof.workloads import collective_forms as forms
-from parproof.workloads.collective_accidents import ACCIDENTS, DEADLINE_S, PATIENCE_S
+from parproof.workloads.collective_accidents import ACCIDENTS, DEADLINE_S, LEFT_TO_TORCH, PATIENCE_S
 
 pytestmark = [pytest.mark.experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.lanes("cpu", "cuda2")]
 by_place = pytest.mark.parametrize("place", table.places(), ids=table.name)
@@ -97,9 +97,8 @@ def test_c2_a_rank_outside_the_group_is_left_alone(ops, ranks, subject, evidence
 @pytest.mark.parametrize("op", table.OPS)
 def test_c3_an_asynchronous_form_is_complete_after_wait_and_not_before(op, ranks, subject, evidence):
     """The last rank joins when the others have looked at their handles; `wait` then gives the oracle's value."""
-    cases = checks.collectives.provided(subject, table.waiting_cases(op, 3), ".async")
     evidence.on("collective_async", op=op, world_size=3)
-    run = ranks(3).run(programs.collective_forms.held_back, subject, cases, uuid.uuid4().hex)
+    run, cases = runs.waiting(ranks, subject, op)
     checks.collective_forms.assert_not_early(run, cases)
     checks.collectives.assert_outputs(run, cases)
 
@@ -108,7 +107,7 @@ def test_c3_an_asynchronous_form_is_complete_after_wait_and_not_before(op, ranks
 def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(ranks, subject, evidence):
     """Four ranks: a barrier of neighbours would hold the ones beside the last, and let the second go."""
     evidence.on("barrier", world_size=4)
-    run = ranks(4).run(programs.collective_forms.barrier, subject, uuid.uuid4().hex)
+    run = runs.barrier(ranks, subject)
     early = [run.where(rank) for rank, noted in enumerate(run.results) if not noted]
     assert not early, f"{', '.join(early)} left the barrier before rank 3 of 4 had come"
 
@@ -116,11 +115,8 @@ def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(ranks, subject, ev
 @pytest.mark.claim("C3")
 def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evidence):
     """All operations are started before one is waited for, and ranks wait in opposite orders."""
-    every = [case for op in table.OPS for case in table.waiting_cases(op, 3)]
-    cases = checks.collectives.provided(subject, every, ".async")
     evidence.on("collective_async", op="all", world_size=3)
-    run = ranks(3).run(programs.collective_forms.all_in_flight, subject, cases)
-    checks.collectives.assert_outputs(run, cases)
+    checks.collectives.assert_outputs(*runs.in_flight(ranks, subject))
 
 
 @pytest.mark.claim("C4")
@@ -128,12 +124,9 @@ def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evi
 @pytest.mark.parametrize(("layout", "group"), forms.VALUE_PLACES)
 def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group, ranks, subject, evidence):
     """The same definitions as the buffered forms, with new tensors out."""
-    world, members = forms.FORM_GROUPS[group]
-    kept = checks.collective_forms.provided(subject, op)
-    cases = [(form, dtype, layout) for form in kept for dtype in forms.dtypes(layout) if form.takes(dtype)]
     evidence.on("collective_functional", op=op, layout=layout, group=group)
-    run = ranks(world).run(programs.collective_forms.functional, subject, cases, members, gradient=False)
-    checks.collective_forms.assert_functional(run, cases, members, gradient=False)
+    made = runs.functional(ranks, subject, op, layout, group, gradient=False)
+    checks.collective_forms.assert_functional(*made, gradient=False)
 
 
 @pytest.mark.claim("C4")
@@ -141,12 +134,9 @@ def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group
 @pytest.mark.parametrize(("layout", "group"), forms.GRADIENT_PLACES)
 def test_c4_gradients_are_those_of_the_sum_of_all_losses(op, layout, group, ranks, subject, evidence):
     """Exact, because incoming gradients are integers; they and the inputs come strided."""
-    world, members = forms.FORM_GROUPS[group]
-    kept = checks.collective_forms.provided(subject, op, ".gradient")
-    cases = [(form, dtype, layout) for form in kept for dtype in ("float64", "bfloat16")]
     evidence.on("collective_gradients", op=op, layout=layout, group=group)
-    run = ranks(world).run(programs.collective_forms.functional, subject, cases, members, gradient=True)
-    checks.collective_forms.assert_functional(run, cases, members, gradient=True)
+    made = runs.functional(ranks, subject, op, layout, group, gradient=True)
+    checks.collective_forms.assert_functional(*made, gradient=True)
 
 
 @pytest.mark.claim("C5")
@@ -154,13 +144,8 @@ def test_c4_gradients_are_those_of_the_sum_of_all_losses(op, layout, group, rank
 @pytest.mark.parametrize(("layout", "group"), forms.MESSAGE_PLACES)
 def test_c5_messages_come_from_whom_and_as_what_they_were_sent(kind, layout, group, ranks, subject, evidence):
     """send, recv, isend, irecv, batched, by tag and from any source."""
-    subject.require(f"point_to_point.{kind}.{layout}")
-    world, members = forms.FORM_GROUPS[group]
-    shape, dtypes = table.SHAPES.get(layout, table.SHAPE), ("float64", "bfloat16", "int16", "bool")
     evidence.on("messages", kind=kind, layout=layout, group=group)
-    arguments = (subject, kind, dtypes, shape, layout, members)
-    run = ranks(world).run(programs.collective_messages.messages, *arguments)
-    checks.collective_forms.assert_messages(run, kind, dtypes, shape, members)
+    checks.collective_forms.assert_messages(*runs.messages(ranks, subject, kind, layout, group))
 
 
 @pytest.mark.claim("C6")
@@ -168,9 +153,8 @@ def test_c5_messages_come_from_whom_and_as_what_they_were_sent(kind, layout, gro
 @pytest.mark.parametrize("op", forms.OBJECT_OPS)
 def test_c6_objects_arrive_whole_and_in_order(op, group, ranks, subject, evidence):
     """Sizes differ by orders of magnitude from rank to rank; the root is the group's second rank."""
-    world, members = forms.FORM_GROUPS[group]
     evidence.on("objects", op=op, group=group)
-    run = ranks(world).run(programs.collective_messages.objects, subject, op, members)
+    run, _, members = runs.objects(ranks, subject, op, group)
     for me, rank in enumerate(members):
         expected = oracles.collective_messages.expected_object(op, members, me)
         assert run.results[rank] == expected, f"{run.where(rank)}: {op} gave {str(run.results[rank])[:80]}"
@@ -185,6 +169,15 @@ def test_c7_calls_and_bytes_are_the_predicted_ones_and_nothing_else(place, obser
     evidence.on("collective_traffic", op=op, layout=layout, world_size=p)
     algorithms = checks.collectives.algorithms(subject, cases)
     evidence.predict(checks.collectives.assert_traffic(run, cases, algorithms), rank=p - 1)
+
+
+@pytest.mark.claim("C7")
+@pytest.mark.parametrize("form", runs.form_ledgers(), ids="-".join)
+def test_c7_every_other_form_sends_what_is_predicted_and_nothing_else(form, ranks, subject, evidence):
+    """Asynchronous, functional, gradients, messages, objects, barrier: on the runs that judge their values."""
+    evidence.on("collective_form_traffic", form=form)
+    run, lines = runs.assert_form_ledger(ranks, subject, *form)
+    evidence.predict(lines, rank=run.world_size - 1)
 
 
 @pytest.mark.claim("C8")
@@ -222,14 +215,17 @@ def test_c9_an_accident_is_diagnosed_in_time_and_the_next_run_works(name, ranks,
 
 
 @pytest.mark.claim("C9")
-@pytest.mark.parametrize("kind", ["world_size", "duplicate_rank", "operation_timeout"])
+@pytest.mark.parametrize("kind", LEFT_TO_TORCH)
 def test_c9_torch_itself_ends_a_wrong_rendezvous_and_a_late_operation(kind, ranks, evidence):
-    """A group that cannot come together, and the timeout of one call, fail on every rank that waits."""
+    """A group that cannot come together, and the timeout of one call: every rank says why, and the next run works."""
     evidence.on("accidents", name=kind, world_size=3)
-    with pytest.raises(RankFailure, match=r"[Tt]ime") as caught:
-        ranks(3, deadline_s=6.0).run(programs.collective_failures.torch_times_out, kind)
-    assert set(caught.value.kinds) >= {0, 2}
-    assert {caught.value.kinds[rank] for rank in (0, 2)} == {"raised"}
+    started = time.monotonic()
+    with pytest.raises(RankFailure) as caught:
+        ranks(3, deadline_s=DEADLINE_S).run(programs.collective_failures.torch_times_out, kind)
+    checks.collective_failures.assert_each_rank_says(
+        caught.value, LEFT_TO_TORCH[kind], time.monotonic() - started
+    )
+    assert ranks(3).run(programs.collective_failures.sums).results == [[30.0, 33.0, 36.0, 39.0]] * 3
 
 
 @pytest.mark.claim("C1")

@@ -24,3 +24,13 @@ def assert_diagnosed(failure: RankFailure, accident: Accident, took_s: float) ->
         raise AssertionError(f"the diagnosis does not name ranks {unnamed}: {text[:3000]}")
     if took_s > limit_s:
         raise AssertionError(f"the diagnosis took {took_s:.1f} s, more than {limit_s:.1f} s")
+
+
+def assert_each_rank_says(failure: RankFailure, accident: Accident, took_s: float) -> None:
+    """The cause is in the words of every rank, not of the first alone; and they came in time."""
+    __tracebackhide__ = True
+    for rank in range(accident.world_size):
+        said = " / ".join(problem.summary for problem in failure.of(rank))
+        if not re.search(accident.cause, said):
+            raise AssertionError(f"rank {rank} does not say «{accident.cause}», but: {said or 'nothing'}")
+    assert_diagnosed(failure, accident, took_s)

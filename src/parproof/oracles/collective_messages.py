@@ -28,6 +28,17 @@ def sent_object(rank: int) -> dict[str, Any]:
     return {"rank": rank, "nested": [(rank, i) for i in range(7**rank % 1000)], "text": "ab" * rank}
 
 
+def handed_in(op: str, members: Sequence[int]) -> list[Any]:
+    """The objects that have to be moved: one of each rank, or those that the group's second rank hands out."""
+    objects = [sent_object(rank) for rank in members]
+    of_the_second: dict[str, list[Any]] = {
+        "broadcast_objects": [objects[1], "second"],
+        "scatter_object": [(objects[1], j) for j in range(len(members))],
+        "send_objects": [objects[1], members[1]],
+    }
+    return of_the_second.get(op, objects)
+
+
 def expected_object(op: str, members: Sequence[int], me: int) -> Any:
     """What rank `me` of the group gets; the root is the group's second rank."""
     root = 1

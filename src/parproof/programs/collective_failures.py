@@ -113,7 +113,7 @@ def _joins_wrongly(ctx: RankContext, kind: str) -> None:
     dist.init_process_group(
         ctx.backend,
         store=store,
-        rank=0 if kind == "duplicate_rank" else ctx.rank,
+        rank=0 if kind == "duplicate_rank" and ctx.rank == 1 else ctx.rank,
         world_size=ctx.world_size + (kind == "world_size"),
         timeout=datetime.timedelta(seconds=TIMEOUT_S),
     )
@@ -125,6 +125,14 @@ def works(ctx: RankContext, subject: SubjectRef) -> list[float]:
     made: Collectives = subject.make("collectives")
     x = _input(ctx)
     made.all_reduce(x, "sum", ctx.group)
+    found: list[float] = x.tolist()
+    return found
+
+
+def sums(ctx: RankContext) -> list[float]:
+    """The same by torch itself."""
+    x = _input(ctx)
+    dist.all_reduce(x)
     found: list[float] = x.tolist()
     return found
 

@@ -45,11 +45,12 @@ def held_back(
         keys = [f"{token}/{number}/{rank}" for rank in range(late)]
         if ctx.rank == late:
             store.wait(keys)
-        handle = started(made, laid, ctx)
-        early.append(handle.is_completed())
-        if ctx.rank != late:
-            store.set(keys[ctx.rank], "looked")
-        handle.wait()
+        with ctx.phase(f"case{number}"):
+            handle = started(made, laid, ctx)
+            early.append(handle.is_completed())
+            if ctx.rank != late:
+                store.set(keys[ctx.rank], "looked")
+            handle.wait()
         found += laid.after()
     return early, pack(found)
 
@@ -122,13 +123,15 @@ def functional(
     if me < 0:
         return None
     found: list[Tensor] = []
-    for form, dtype, layout in forms:
+    for number, (form, dtype, layout) in enumerate(forms):
         given = [laid_out(x.to(ctx.device), layout)[0] for x in oracle.inputs(form, dtype, ctx.rank, me)]
         xs = [x.requires_grad_() for x in given] if gradient else given
-        ys = apply(made, form, xs, group, me)
-        found += [*ys, *xs]
-        if gradient:
-            found += _gradients(ctx, form, dtype, layout, xs, ys)
+        with ctx.phase(f"case{number}"):
+            with ctx.phase("forward"):
+                ys = apply(made, form, xs, group, me)
+            found += [*ys, *xs]
+            if gradient:
+                found += _gradients(ctx, form, dtype, layout, xs, ys)
     return pack(found)
 
 

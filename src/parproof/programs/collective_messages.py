@@ -65,7 +65,8 @@ def messages(
     for number, dtype in enumerate(dtypes):
         # A tag per dtype: a receive from any source could else take the next dtype's message of a fast sender.
         box = Mailbox(ctx, shape, dtype, layout, tag=10 * number)
-        senders += _PATTERNS[kind](made, box, group, len(members), me)
+        with ctx.phase(dtype):
+            senders += _PATTERNS[kind](made, box, group, len(members), me)
         found += box.arrived()
     return senders, pack(found)
 

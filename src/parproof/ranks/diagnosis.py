@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from parproof.ledger.agreement import Disagreement, disagreements
 from parproof.ledger.rows import COLLECTIVES, Row
+from parproof.ranks import joining
 from parproof.ranks.failure import RankProblem, exit_words, rank_words
 from parproof.ranks.files import Journal
 from parproof.ranks.protocol import Report
@@ -74,8 +75,8 @@ class Evidence:
 def explain(evidence: Evidence) -> list[RankProblem]:
     """Every rank's problem. What a rank did by its own fault comes before what it lost through a peer.
 
-    Order    own faults (died, raised, skipped alone) as they happened; calls that ranks made differently, or that
-             a rank never joined; ranks that hang outside any call; failures through a peer; ranks that wait.
+    Order    joins that could never meet; own faults (died, raised, skipped alone) as they happened; calls that ranks
+             made differently, or that a rank never joined; ranks that hang outside any call; failures through a peer; ranks that wait.
     """
     failed = [*evidence.deaths, *(r for r, report in evidence.reports.items() if report.error)]
     failed.sort(key=lambda rank: evidence.arrived_s.get(rank, 0.0))
@@ -87,7 +88,9 @@ def explain(evidence: Evidence) -> list[RankProblem]:
     silent = [_silent(evidence, rank) for rank in evidence.silent]
     silent.sort(key=lambda problem: problem.kind == "waits")
     hanging = [problem for problem in silent if problem.kind == "silent"]
-    return _once([*own, *differing, *missing, *hanging, *lost, *silent])
+    joins = {rank: join for rank, journal in evidence.journals.items() if (join := journal.joining)}
+    unmet = joining.misjoined(joins, evidence.world_size)
+    return _once([*unmet, *own, *differing, *missing, *hanging, *lost, *silent])
 
 
 def is_consequence(evidence: Evidence, rank: int) -> bool:

@@ -13,7 +13,7 @@ class RankProblem:
 
     kind     raised | died | silent (hangs elsewhere) | waits (for others) | absent (never joined a call that
              others wait in) | skipped_alone | mismatch
-    aspect   of a mismatch: operation, reduce op, root, dtype, form, shape, split, participation, message size …
+    aspect   of a mismatch: operation, reduce op, root, dtype, form, shape, split, participation, message size, rendezvous …
     """
 
     rank: int

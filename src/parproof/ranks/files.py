@@ -15,6 +15,7 @@ import threading
 from dataclasses import dataclass
 
 from parproof.ledger.rows import Row
+from parproof.ranks import joining
 
 STACK_SIGNALS = (signal.SIGUSR1, getattr(signal, "SIGRTMAX", signal.SIGUSR2 + 3) - 3)
 """A rank answers each with its stacks; the second is for programs that took the first for themselves."""
@@ -24,10 +25,14 @@ _TAIL_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Journal:
-    """The calls of a job as far as it got, and the id of the rank's main thread in stack dumps."""
+    """The calls of a job as far as it got, and the id of the rank's main thread in stack dumps.
+
+    joining   the call of init_process_group that the rank is in, or that failed
+    """
 
     rows: tuple[Row, ...] = ()
     main_thread: int = 0
+    joining: joining.Join | None = None
 
 
 class RankFiles:
@@ -56,13 +61,16 @@ class RankFiles:
             return Journal()
         if header.get("job") != job:
             return Journal()
-        rows = []
+        rows, join = [], None
         for line in lines:
             try:
-                rows.append(Row.from_json(line))
+                if joining.is_note(line):
+                    join = joining.read(line)
+                else:
+                    rows.append(Row.from_json(line))
             except (ValueError, KeyError):
                 break
-        return Journal(tuple(rows), header["main_thread"])
+        return Journal(tuple(rows), header["main_thread"], join)
 
     def journal_size(self) -> int:
         """Bytes written so far: while it does not grow, the rank makes no new calls."""

@@ -26,7 +26,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Any
 
-from parproof.ranks import protocol, tracebacks
+from parproof.ranks import joining, protocol, tracebacks
 from parproof.ranks.files import OwnFiles, RankFiles
 from parproof.ranks.hygiene import Hygiene, reset_torch
 from parproof.ranks.programs import ProgramFinder
@@ -142,7 +142,7 @@ class RankServer:
             program = self._programs.find(job.program)
             context = self._group.context(job, recorder)
             arguments, keywords = pickle.loads(job.arguments)
-            with recorder or nullcontext():
+            with joining.noted(self._files.journal_fd), recorder or nullcontext():
                 result = program(context, *arguments, **keywords)
             self._group.finish_device_work()
             value = pickled_result(result, job.program)

@@ -148,6 +148,10 @@ class PointToPoint(Protocol):
 class ObjectCollectives(Protocol):
     """Mechanism `object_collectives`: anything that can be pickled."""
 
+    algorithms: Mapping[str, str]
+    """«objects» → single_call (torch's own object operations) or lengths_first (a collective of the 8-byte lengths,
+    then one of the pickles), and for the latter, as in Collectives, how these collectives are carried."""
+
     def all_gather_object(self, value: Any, group: ProcessGroup) -> list[Any]:
         """All values, in group order."""
         ...
@@ -180,6 +184,11 @@ class FunctionalCollectives(Protocol):
 
     The gradient is that of the *sum of all ranks' losses* with respect to this rank's input.
     """
+
+    algorithms: Mapping[str, str]
+    """As in Collectives, for the operations on buffers that forms and gradients are made of, and «coalesced» →
+    one_call or one_by_one. Gradients: all_reduce by all_reduce, all_gather by reduce_scatter and the other way
+    round, all_to_all and permute by all_to_all, broadcast by reduce."""
 
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Tensor:
         """The reduction of all x."""

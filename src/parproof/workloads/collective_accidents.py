@@ -52,3 +52,10 @@ ACCIDENTS: dict[str, Accident] = {
     "message_timeout": Accident(_TIMED_OUT, needs=(SUM, "point_to_point.chain.contiguous")),
     "killed": Accident("rank 2 of 4: was killed by SIGKILL", world_size=4, in_subgroup=True),
 }
+
+LEFT_TO_TORCH: dict[str, Accident] = {
+    "world_size": Accident("joined with world size 4 by 3 ranks"),
+    "duplicate_rank": Accident("ranks 0, 1 both joined as rank 0 of 3"),
+    "operation_timeout": Accident(f"{_TIMED_OUT}|returned without joining"),
+}
+"""Accidents outside any subject: torch's own rendezvous, and the timeout of one call."""

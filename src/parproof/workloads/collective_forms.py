@@ -63,6 +63,28 @@ def input_shapes(form: Form, me: int) -> list[tuple[int, int]]:
     return shapes if form.op.endswith("coalesced") else shapes[:1]
 
 
+def form_blocks(form: Form, me: int) -> list[tuple[list[int], list[int]]]:
+    """(elements given, elements taken) of each tensor of rank `me` of three.
+
+    all_reduce, broadcast: one block. Everything else: block j belongs to rank j.
+    """
+    found = []
+    for rows, width in input_shapes(form, me):
+        whole = rows * width
+        given = taken = [whole] * 3
+        if form.op.startswith(("all_reduce", "broadcast")):
+            given = taken = [whole]
+        elif form.op.startswith("reduce_scatter"):
+            given = taken = [whole // 3] * 3
+        elif form.op == "all_to_all":
+            given, taken = [n * width for n in rows_to(me)], [n * width for n in rows_from(me)]
+        elif form.op == "permute":
+            given = [whole * (TARGETS[me] == j) for j in range(3)]
+            taken = [whole * (TARGETS[j] == me) for j in range(3)]
+        found.append((given, taken))
+    return found
+
+
 def rows_to(me: int) -> list[int]:
     """Rows that rank `me` of three sends to each in an all_to_all: uneven, and none from rank 1 to rank 0."""
     return [[1, 2, 3], [0, 2, 1], [2, 1, 4]][me]

@@ -8,6 +8,8 @@ Backward passes follow from the loss being the sum of all ranks' losses:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -123,6 +125,8 @@ class _Broadcast(Function):
 
 class FunctionalCollectives:
     """See parproof.subjects.collectives_protocol."""
+
+    algorithms: Mapping[str, str] = MappingProxyType({**Collectives.algorithms, "coalesced": "one_by_one"})
 
     def __init__(self) -> None:
         self._wire = Collectives()

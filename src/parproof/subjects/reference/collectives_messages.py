@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -98,6 +99,8 @@ def unpacked(data: Tensor) -> Any:
 
 class ObjectCollectives:
     """See parproof.subjects.collectives_protocol. Lengths first, then exactly as many bytes."""
+
+    algorithms: Mapping[str, str] = MappingProxyType({**Collectives.algorithms, "objects": "lengths_first"})
 
     def __init__(self) -> None:
         self._wire = Collectives()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch.distributed._functional_collectives as functional
@@ -9,6 +11,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from parproof import torch_names
+from parproof.subjects.torch_native.collectives import Collectives
 
 
 def _waited(x: Any) -> Any:
@@ -17,6 +20,8 @@ def _waited(x: Any) -> Any:
 
 class FunctionalCollectives:
     """See parproof.subjects.collectives_protocol."""
+
+    algorithms: Mapping[str, str] = MappingProxyType({**Collectives.algorithms, "coalesced": "one_call"})
 
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Any:
         """funcol.all_reduce."""

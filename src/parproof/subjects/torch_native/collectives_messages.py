@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch.distributed as dist
@@ -53,6 +54,8 @@ class PointToPoint:
 
 class ObjectCollectives:
     """See parproof.subjects.collectives_protocol."""
+
+    algorithms: Mapping[str, str] = MappingProxyType({"objects": "single_call"})
 
     def all_gather_object(self, value: Any, group: ProcessGroup) -> list[Any]:
         """dist.all_gather_object."""
