@@ -98,13 +98,14 @@ def test_c1_c2_output_and_gradients_equal_dense_attention(
 
 @pytest.mark.claim("C1", "C2")
 @by_variant
+@by_mask
 @pytest.mark.parametrize("kv_heads", [1, 2], ids=["mqa", "gqa"])
-def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, variant, ranks, subject):
+def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, causal, variant, ranks, subject):
     """The gradient of a shared head is the sum over its query heads. Ulysses needs a shared head for each rank."""
-    subject.require(f"context.{variant}.grouped_heads")
+    subject.require(f"context.{variant}.grouped_heads.{'causal' if causal else 'full'}")
     if variant == "ulysses" and kv_heads == 1:
         kv_heads = 4
-    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", True, LENGTH), heads=8, kv_heads=kv_heads)
+    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", causal, LENGTH), heads=8, kv_heads=kv_heads)
 
 
 @pytest.mark.claim("C1", "C2")

@@ -68,7 +68,15 @@ def traffic(
 
 
 def _torch_traffic(variant: str, kv_bytes: int, accumulator_kv_bytes: int, p: int) -> list[Traffic]:
-    """torch moves K and V in one buffer; gradients always go around by all-to-all, once more than K and V."""
+    """The templates move K and V in one buffer, and gradients always go around by all-to-all, once more than K and V.
+
+    The public one gathers K and V apart and scatters sums in their own dtype.
+    """
+    if variant == "torch_public":
+        return [
+            Traffic("all_gather", 2, 2 * kv_bytes, 2 * p * kv_bytes, p, "forward"),
+            Traffic("reduce_scatter", 2, 2 * p * kv_bytes, 2 * kv_bytes, p, "backward"),
+        ]
     home = 2 * p * accumulator_kv_bytes
     if variant == "torch_ring":
         there = 2 * (p - 1) * kv_bytes
