@@ -1,10 +1,11 @@
 """torch's context parallelism on CPU: its public context_parallel where it is right, else the templates under it.
 
-On CPU (torch 2.13) the public one attends only with SDPBackend.MATH, and there it is no ring: DTensor gathers K and V
-and scatters the sums of their gradients, whichever rotation is set. It is right without a mask and with an explicit
-one (documents). is_causal fails: the MATH backend mixes tensors and DTensors, the flash operator for CPU has no
-sharding rule. So a ring, and all that is causal in one document, goes through the ring templates, which are the same
-for every device and take the operator as an argument.
+On CPU (torch 2.13) the public one goes forward and backward with SDPBackend.MATH alone, and there it is no ring:
+DTensor gathers K and V, forward and again backward, and scatters the sums of their gradients, whichever rotation is
+set. It is right without a mask and with an explicit one (documents). is_causal fails: the MATH backend mixes tensors
+and DTensors. The flash operator for CPU has no sharding rule: no causal flag, no backward, and a forward pass whose
+first call searches for half a minute. So a ring, and all that is causal in one document, goes through the ring
+templates, which are the same for every device and take the operator as an argument.
 """
 
 from __future__ import annotations
