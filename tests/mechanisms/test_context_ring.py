@@ -12,20 +12,22 @@ Claims     C1  the output equals dense attention.
 Not shown  speed, overlap of exchange and compute, a fused ring kernel.
 """
 
+import dataclasses
 import functools
 import itertools
 
 import pytest
 
-from parproof import oracles, programs, workloads
+from parproof import checks, oracles, programs, workloads
 from parproof.checks import assert_ledger, assert_within
-from parproof.checks.bounds import cancellation_bound, reassociation_bound
+from parproof.checks.bounds import reassociation_bound
 from parproof.cost import context as cost
 from parproof.subjects.context_protocol import BALANCES, VARIANTS, ContextPlan
 
 pytestmark = [pytest.mark.experiment("PAR-CONTEXT-RING"), pytest.mark.lanes("cpu")]
 
 LENGTH = 24  # splits into 2, 3 and 4 ranks, and into zigzag halves of each
+DOCUMENTS = 5, 11, 8
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
 over_world = pytest.mark.parametrize("world", [2, 3, 4], ids="W{}".format)
 by_variant = pytest.mark.parametrize("variant", VARIANTS)
@@ -46,38 +48,23 @@ def case(heads, kv_heads, length, dtype, magnitude, causal, documents):
     return whole, (*answer, 1.0 + oracles.context.largest_score(whole[0], whole[1]))
 
 
-def judge(run, plan, answer, eps, group_size):
-    """Output and gradients of every rank against the oracle at the rank's positions; returns the worst error."""
-    worst = 0.0
-    exact, absolute, condition = answer
-    for name, rank in itertools.product(exact, range(run.world_size)):
-        found, what = run.results[rank], {"out": "output"}.get(name, name)
-        assert found[name] is not None, f"{run.where(rank)}: {what}: no gradient arrived"
-        at = found["positions"]
-        bound = cancellation_bound(
-            eps,
-            absolute_norm=float(absolute[name][:, :, at].norm()),
-            ranks=group_size,
-            length=plan.sequence_length,
-            condition=condition,
-        )
-        expected = exact[name][:, :, at]
-        error = assert_within(found[name], expected, bound=bound, where=run.where(rank), what=what)
-        worst = max(worst, error / bound)
-    return worst
-
-
 def attend(
     ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64", magnitude=1, interleaved=False
 ):
-    """Run one case and judge it; returns the run and the numbers for the record."""
+    """Run one case and judge it; returns the run and its worst error. Claims that ask for the same case share the run."""
     subject.require(f"context.{plan.variant}.{plan.balance}.{'causal' if plan.causal else 'full'}.{dtype}")
     whole, answer = case(
         heads, kv_heads, plan.sequence_length, dtype, magnitude, plan.causal, plan.document_lengths
     )
-    run = ranks(world).run(programs.context.attend, subject, plan, whole, interleaved)
-    worst = judge(run, plan, answer, EPSILON[dtype], 2 if interleaved else world)
-    return run, {"error_over_bound": worst}
+    run = ranks(world).run_once(programs.context.attend, subject, plan, whole, interleaved)
+    group_size = 2 if interleaved else world
+    return run, checks.context.assert_attention(run, run.results, plan, answer, EPSILON[dtype], group_size)
+
+
+def tell(evidence, run, plan, worst, **parameters):
+    """The record of a run: the case, its error, and the bytes of inputs, output and gradients that ranks hold."""
+    evidence.on("attention_integers", world=run.world_size, **dataclasses.asdict(plan), **parameters)
+    evidence.measured(error_over_bound=worst, held_bytes_per_rank=[r["held_bytes"] for r in run.results])
 
 
 @pytest.mark.claim("C1", "C2")
@@ -90,27 +77,27 @@ def test_c1_c2_output_and_gradients_equal_dense_attention(
 ):
     """Float64, so that anything but re-association shows."""
     plan = ContextPlan(variant, balance, causal, LENGTH)
-    evidence.on("attention_integers", variant=variant, balance=balance, causal=causal, world=world)
     heads = 12 if world == 3 else 4
-    _, numbers = attend(ranks, subject, world, plan, heads=heads, kv_heads=heads)
-    evidence.measured(**numbers)
-
-
-@pytest.mark.claim("C1", "C2")
-@by_variant
-@pytest.mark.parametrize("kv_heads", [1, 2], ids=["mqa", "gqa"])
-def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, variant, ranks, subject):
-    """The gradient of a shared head is the sum over its query heads. Ulysses needs a shared head for each rank."""
-    subject.require(f"context.{variant}.grouped_heads")
-    if variant == "ulysses" and kv_heads == 1:
-        kv_heads = 4
-    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", True, LENGTH), heads=8, kv_heads=kv_heads)
+    run, worst = attend(ranks, subject, world, plan, heads=heads, kv_heads=heads)
+    tell(evidence, run, plan, worst, heads=heads, kv_heads=heads, dtype="float64")
 
 
 @pytest.mark.claim("C1", "C2")
 @by_variant
 @by_mask
-@pytest.mark.parametrize("documents", [(5, 11, 8), (1, 22, 1)], ids=["three_documents", "lone_tokens"])
+@pytest.mark.parametrize("kv_heads", [1, 2], ids=["mqa", "gqa"])
+def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, causal, variant, ranks, subject):
+    """The gradient of a shared head is the sum over its query heads. Ulysses needs a shared head for each rank."""
+    subject.require(f"context.{variant}.grouped_heads.{'causal' if causal else 'full'}")
+    if variant == "ulysses" and kv_heads == 1:
+        kv_heads = 4
+    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", causal, LENGTH), heads=8, kv_heads=kv_heads)
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+@by_mask
+@pytest.mark.parametrize("documents", [DOCUMENTS, (1, 22, 1)], ids=["three_documents", "lone_tokens"])
 def test_c1_c2_hold_for_documents_of_different_lengths(documents, causal, variant, ranks, subject):
     """Document ends do not fall on shard ends; some ranks see no key of some blocks."""
     subject.require(f"context.{variant}.documents")
@@ -126,8 +113,8 @@ def test_c1_c2_hold_in_lower_precision_and_for_large_scores(
 ):
     """Scores of some thousands overflow an exponential that is taken without its peak."""
     plan = ContextPlan(variant, "zigzag", True, LENGTH)
-    _, numbers = attend(ranks, subject, 4, plan, dtype=dtype, magnitude=magnitude)
-    evidence.measured(**numbers)
+    run, worst = attend(ranks, subject, 4, plan, dtype=dtype, magnitude=magnitude)
+    tell(evidence, run, plan, worst, dtype=dtype, magnitude=magnitude)
 
 
 @pytest.mark.claim("C1", "C2")
@@ -135,6 +122,22 @@ def test_c1_c2_hold_in_lower_precision_and_for_large_scores(
 def test_c1_c2_hold_in_groups_that_are_not_the_world(variant, ranks, subject):
     """Ranks 0, 2 and 1, 3 at once: a group-local rank is no global rank."""
     attend(ranks, subject, 4, ContextPlan(variant, "contiguous", True, LENGTH), interleaved=True)
+
+
+@pytest.mark.claim("C1", "C2")
+@by_variant
+def test_c1_c2_hold_call_after_call_and_the_calls_are_timed(variant, ranks, subject, evidence):
+    """One instance, six calls. Seconds are facts of a backend on shared cores, exchange and arithmetic together."""
+    calls, plan = 6, ContextPlan(variant, "contiguous", True, LENGTH)
+    subject.require(f"context.{variant}.contiguous.causal.float64")
+    whole, answer = case(4, 4, LENGTH, "float64", 1, True, ())
+    run = ranks(2, ledger=False).run(programs.context.attend_often, subject, plan, whole, calls)
+    last, seconds = zip(*run.results, strict=True)
+    worst = checks.context.assert_attention(run, last, plan, answer, EPSILON["float64"], 2)
+    evidence.on("attention_integers", world=2, **dataclasses.asdict(plan), calls=calls)
+    evidence.measured(error_over_bound=worst, held_bytes_per_rank=[r["held_bytes"] for r in last])
+    for phase in ("forward", "backward"):
+        evidence.timed(f"attention {phase}", [of_rank[phase][1:] for of_rank in seconds], warmup=1)
 
 
 @pytest.mark.claim("C3")
@@ -147,9 +150,8 @@ def test_c3_each_position_is_held_once_by_the_rank_the_layout_names(world, balan
     held = [subject.make("context").positions(plan, rank, world) for rank in range(world)]
     assert sorted(itertools.chain(*held)) == list(range(LENGTH)), f"positions held: {held}"
     for rank, positions in enumerate(held):
-        owners = [
-            oracles.context.holder(i, balance=balance, length=LENGTH, world_size=world) for i in positions
-        ]
+        holder = functools.partial(oracles.context.holder, balance=balance, length=LENGTH, world_size=world)
+        owners = [holder(i) for i in positions]
         assert owners == [rank] * len(positions), (
             f"rank {rank} of {world}: {balance} gives its positions to {owners}"
         )
@@ -170,9 +172,26 @@ def test_c4_parts_merge_in_any_order_to_the_dense_result(subject):
     norm = float(expected.norm())
     bound = reassociation_bound(EPSILON["float64"], norm=norm, all_norm=norm, ranks=4, length=8)
     for order in itertools.permutations(range(4)):
-        assert_within(
-            merge([parts[i] for i in order]), expected, bound=bound, where=f"order {order}", what="merged"
-        )
+        merged = merge([parts[i] for i in order])
+        assert_within(merged, expected, bound=bound, where=f"order {order}", what="merged")
+
+
+def assert_exchanged(evidence, ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64"):
+    """Every rank's ledger of one case is what the formula says of it, forward and backward apart."""
+    run, worst = attend(ranks, subject, world, plan, heads=heads, kv_heads=kv_heads, dtype=dtype)
+    tell(evidence, run, plan, worst, heads=heads, kv_heads=kv_heads, dtype=dtype)
+    per_head = workloads.context.BATCH * (LENGTH // world) * workloads.context.HEAD_WIDTH
+    width = 8 if dtype == "float64" else 2
+    predicted = cost.traffic(
+        subject.make("context").algorithm(plan),
+        kv_bytes=per_head * kv_heads * width,
+        q_bytes=per_head * heads * width,
+        accumulator_kv_bytes=per_head * kv_heads * max(width, 4),
+        world_size=world,
+    )
+    evidence.predict(predicted)
+    for rank, rows in enumerate(run.ledgers):
+        assert_ledger(rows, predicted, where=run.where(rank))
 
 
 @pytest.mark.claim("C5")
@@ -182,20 +201,22 @@ def test_c4_parts_merge_in_any_order_to_the_dense_result(subject):
 def test_c5_rounds_and_bytes_equal_the_formula(dtype, world, variant, ranks, subject, evidence):
     """bfloat16 gradients travel in the accumulation dtype, float32: twice the bytes of their K and V."""
     plan = ContextPlan(variant, "contiguous", True, LENGTH)
-    heads = 12 if world == 3 else 4
-    run, _ = attend(ranks, subject, world, plan, heads=heads, kv_heads=heads, dtype=dtype)
-    elements = workloads.context.BATCH * heads * (LENGTH // world) * workloads.context.HEAD_WIDTH
-    width = {"float64": 8, "bfloat16": 2}[dtype]
-    predicted = cost.traffic(
-        subject.make("context").algorithm(plan),
-        kv_bytes=elements * width,
-        q_bytes=elements * width,
-        accumulator_kv_bytes=elements * max(width, 4),
-        world_size=world,
-    )
-    evidence.predict(predicted)
-    for rank, rows in enumerate(run.ledgers):
-        assert_ledger(rows, predicted, where=run.where(rank))
+    heads = {"heads": 12, "kv_heads": 12} if world == 3 else {}
+    assert_exchanged(evidence, ranks, subject, world, plan, dtype=dtype, **heads)
+
+
+@pytest.mark.claim("C5")
+@by_variant
+@by_mask
+@pytest.mark.parametrize("kind", ["zigzag", "striped", "documents", "gqa", "bfloat16"])
+def test_c5_layout_mask_and_documents_change_no_byte(kind, causal, variant, ranks, subject, evidence):
+    """Nor do they change a round. Shared heads travel once, unless the algorithm's formula says otherwise."""
+    balance = {"gqa": "zigzag", "zigzag": "zigzag", "striped": "striped"}.get(kind, "contiguous")
+    plan = ContextPlan(variant, balance, causal, LENGTH, DOCUMENTS if kind == "documents" else ())
+    needed = {"documents": ".documents", "gqa": f".grouped_heads.{'causal' if causal else 'full'}"}
+    subject.require(f"context.{variant}{needed.get(kind, '')}")
+    shapes = {"gqa": {"heads": 8, "kv_heads": 2}, "bfloat16": {"dtype": "bfloat16"}}.get(kind, {})
+    assert_exchanged(evidence, ranks, subject, 2 if kind == "gqa" else 4, plan, **shapes)
 
 
 @pytest.mark.claim("C6")

@@ -28,7 +28,9 @@ def test_what_does_not_split_is_refused(length, world_size):
         cost.local_length(length, world_size)
 
 
-@pytest.mark.parametrize("variant", ["ring", "all_gather", "ulysses", "torch_ring", "torch_all_gather"])
+@pytest.mark.parametrize(
+    "variant", ["ring", "all_gather", "ulysses", "torch_ring", "torch_all_gather", "torch_public"]
+)
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_forward_and_backward_are_told_apart_and_add_up(variant, p):
     """In the ring what is sent is received; forward moves p−1 blocks of K and V, whoever carries them."""

@@ -51,6 +51,8 @@ def traffic(
             Traffic("send", 2 * (p - 1) + 2 * home, back_bytes, 0, p, "backward"),
             Traffic("recv", 2 * (p - 1) + 2 * home, 0, back_bytes, p, "backward"),
         ]
+    if variant == "torch_public":
+        return _torch_public_traffic(kv_bytes, accumulator_kv_bytes * q_bytes // kv_bytes, p)
     if variant.startswith("torch_"):
         return _torch_traffic(variant, kv_bytes, accumulator_kv_bytes, p)
     if variant == "all_gather":
@@ -64,6 +66,18 @@ def traffic(
     return [
         Traffic("all_to_all", 4, each_way, each_way, p, "forward"),
         Traffic("all_to_all", 4, each_way, each_way, p, "backward"),
+    ]
+
+
+def _torch_public_traffic(kv_bytes: int, spread_bytes: int, p: int) -> list[Traffic]:
+    """K and V are gathered again for the backward pass; sums of their gradients travel as K and V are given.
+
+    spread_bytes   of K as it is gathered: in the accumulation dtype, and repeated for each query head
+    """
+    return [
+        Traffic("all_gather", 2, 2 * spread_bytes, 2 * p * spread_bytes, p, "forward"),
+        Traffic("all_gather", 2, 2 * spread_bytes, 2 * p * spread_bytes, p, "backward"),
+        Traffic("reduce_scatter", 2, 2 * p * kv_bytes, 2 * kv_bytes, p, "backward"),
     ]
 
 

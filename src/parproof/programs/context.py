@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from parproof.ranks.context import RankContext
-from parproof.subjects.context_protocol import ContextPlan, Partial
+from parproof.subjects.context_protocol import ContextAttention, ContextPlan, Partial
 from parproof.subjects.protocol import SubjectRef
 
 
@@ -28,15 +30,48 @@ def attend(
     if interleaved_groups:
         groups = [dist.new_group(list(range(first, ctx.world_size, 2))) for first in (0, 1)]
         group = groups[ctx.rank % 2]
+    return _call(ctx, subject.make("context"), plan, whole, group)
+
+
+def attend_often(
+    ctx: RankContext,
+    subject: SubjectRef,
+    plan: ContextPlan,
+    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    calls: int,
+) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """What the last of several calls of one instance gave, and the seconds of each, with the start aligned."""
     attention = subject.make("context")
+    seconds: dict[str, list[float]] = {"forward": [], "backward": []}
+    for _ in range(calls):
+        ctx.group.barrier().wait()
+        last = _call(ctx, attention, plan, whole, ctx.group)
+        for phase, taken in last["seconds"].items():
+            seconds[phase].append(taken)
+    return last, seconds
+
+
+def _call(
+    ctx: RankContext,
+    attention: ContextAttention,
+    plan: ContextPlan,
+    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    group: ProcessGroup,
+) -> dict[str, Any]:
+    """One forward and one backward pass: the results, the bytes of all that this rank holds, and the seconds."""
     positions = attention.positions(plan, group.rank(), group.size())
     q, k, v, d_out = (_transposed_leaf(t[:, :, positions]) for t in whole)
+    started_s = time.perf_counter()
     with ctx.phase("forward"):
         out = attention.attend(q, k, v, plan, group)
+    between_s = time.perf_counter()
     with ctx.phase("backward"):
         out.backward(d_out.detach())
+    seconds = {"forward": between_s - started_s, "backward": time.perf_counter() - between_s}
     found = {"out": out.detach(), "dq": q.grad, "dk": k.grad, "dv": v.grad}
-    return {"positions": positions} | {
+    state = {"q": q, "k": k, "v": v} | found
+    held = {name: t.untyped_storage().nbytes() for name, t in state.items() if t is not None}
+    return {"positions": positions, "held_bytes": held, "seconds": seconds} | {
         name: None if t is None else t.contiguous() for name, t in found.items()
     }
 

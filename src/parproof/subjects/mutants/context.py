@@ -175,6 +175,14 @@ class HeadsFromTheEnd(ContextWire):
         return torch.cat(super().to_sequence(x).chunk(self.p, dim=1)[::-1], dim=1)
 
 
+class SpreadsHeadsFirst(ContextAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: dist.ProcessGroup) -> Tensor:
+        sharers = q.shape[1] // k.shape[1]
+        return super().attend(
+            q, k.repeat_interleave(sharers, 1), v.repeat_interleave(sharers, 1), plan, group
+        )
+
+
 # -- layout and refusals ---------------------------------------------------------------------------------------
 
 
@@ -237,6 +245,7 @@ LIES = SimpleNamespace(
     all_reduces_instead=_exchange(AllReducesInstead),
     reversed_gather=_exchange(ReversedGather),
     heads_from_the_end=_exchange(HeadsFromTheEnd),
+    spreads_heads_first=SpreadsHeadsFirst,
     calls_it_zigzag=CallsItZigzag,
     drops_the_remainder=DropsTheRemainder,
     biggest_part_wins=MeansOverParts,

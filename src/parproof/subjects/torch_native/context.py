@@ -1,7 +1,11 @@
-"""torch's ring attention on CPU, through its private templates.
+"""torch's context parallelism on CPU: its public context_parallel where it is right, else the templates under it.
 
-The public context_parallel fails on CPU (the flash operator for CPU has no sharding rule, torch 2.13); the templates
-under it are the same for every device and take the operator as an argument.
+On CPU (torch 2.13) the public one goes forward and backward with SDPBackend.MATH alone, and there it is no ring:
+DTensor gathers K and V, forward and again backward, and scatters the sums of their gradients, whichever rotation is
+set. It is right without a mask and with an explicit one (documents). is_causal fails: the MATH backend mixes tensors
+and DTensors. The flash operator for CPU has no sharding rule: no causal flag, no backward, and a forward pass whose
+first call searches for half a minute. So a ring, and all that is causal in one document, goes through the ring
+templates, which are the same for every device and take the operator as an argument.
 """
 
 from __future__ import annotations
@@ -12,8 +16,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention
 from torch.distributed.tensor.experimental._context_parallel._load_balancer import _HeadTailLoadBalancer
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from parproof.errors import Unsupported
 from parproof.subjects.context_protocol import ContextPlan, Partial
@@ -34,8 +41,10 @@ class ContextAttention:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: ProcessGroup) -> Tensor:
         """See the protocol."""
-        _attention.set_rotate_method("alltoall" if plan.variant == "ring" else "allgather")
         _attention._cp_options.enable_load_balance = plan.balance == "zigzag"
+        if _is_public(plan):
+            return self._attend_publicly(q, k, v, plan, group)
+        _attention.set_rotate_method("alltoall" if plan.variant == "ring" else "allgather")
         # With its default, float64 would be merged in float32.
         _attention._cp_options.convert_to_f32 = q.dtype != torch.float64
         out: Tensor = _TorchRing.apply(q, k, v, plan.causal, group)  # type: ignore[no-untyped-call]
@@ -43,11 +52,39 @@ class ContextAttention:
 
     def algorithm(self, plan: ContextPlan) -> str:
         """See the protocol."""
-        return f"torch_{plan.variant}"
+        return "torch_public" if _is_public(plan) else f"torch_{plan.variant}"
 
     def merge(self, parts: Sequence[Partial]) -> Tensor:
         """See the protocol."""
         raise Unsupported("torch has no public merge of softmax parts")
+
+    def _attend_publicly(
+        self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: ProcessGroup
+    ) -> Tensor:
+        """context_parallel splits whole buffers; q, k and v are split already, so the positions are its buffer."""
+        mine = torch.arange(plan.sequence_length)
+        mesh = DeviceMesh.from_group(group, q.device.type)
+        with context_parallel(mesh, buffers=[mine], buffer_seq_dims=[0]), sdpa_kernel(SDPBackend.MATH):
+            mask = self._mask(mine, plan, group.size()) if plan.document_lengths else None
+            if mask is not None:
+                mask = mask.expand(*q.shape[:2], -1, -1)
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, enable_gqa=q.shape[1] != k.shape[1]
+            )
+
+    def _mask(self, mine: Tensor, plan: ContextPlan, world_size: int) -> Tensor:
+        """Which keys, in the order in which ranks hold them, the queries at these positions see."""
+        held = [self.positions(plan, rank, world_size) for rank in range(world_size)]
+        keys = torch.tensor(held).flatten()
+        lengths = torch.tensor(plan.document_lengths)
+        document = torch.arange(len(lengths)).repeat_interleave(lengths)
+        seen = document[mine].unsqueeze(1) == document[keys].unsqueeze(0)
+        return seen & (mine.unsqueeze(1) >= keys.unsqueeze(0)) if plan.causal else seen
+
+
+def _is_public(plan: ContextPlan) -> bool:
+    """Does the public context_parallel do it on CPU?"""
+    return plan.variant == "all_gather" and (not plan.causal or bool(plan.document_lengths))
 
 
 class _TorchRing(torch.autograd.Function):

@@ -2,10 +2,13 @@
 
 LACKS = {
     "context.ulysses*": "torch ships no Ulysses (all-to-all) attention",
-    "context.*.striped*": "torch balances by head and tail blocks only",
-    "context.*.zigzag.full*": "torch refuses load balancing without a causal mask",
-    "context.*.documents": "torch's ring templates take one causal flag and no document mask",
-    "context.*.grouped_heads": "torch's CPU flash operator wants as many key/value heads as query heads",
+    "context.*.striped*": "torch balances by head and tail blocks, not by stripes",
+    "context.ring.zigzag.full*": "torch's ring refuses load balancing without a causal mask",
+    "context.ring.documents": "torch's ring templates take one causal flag and no document mask",
+    "context.ring.grouped_heads*": "torch's CPU flash operator wants as many key/value heads as query heads",
+    "context.all_gather.grouped_heads.causal": "torch's CPU flash operator wants as many key/value heads as query "
+    "heads, and context_parallel takes no is_causal on CPU",
     "context.merge": "torch merges pairs of output and log-sum-exp in a private class, never a part without keys",
-    "context.refusals": "torch checks layouts in context_parallel, which does not run on CPU; its ring templates do not",
+    "context.refusals": "torch has no plan to refuse: context_parallel splits any length, if need be unevenly, and knows documents "
+    "only as a mask",
 }
