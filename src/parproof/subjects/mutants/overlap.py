@@ -40,6 +40,26 @@ class NegativeOverlap(Overlap):
         return sum(min(interval[1], end) - max(interval[0], start) for start, end in busy)
 
 
+class OverlapFromLengths(Overlap):
+    def covered(self, interval: Interval, busy: Sequence[Interval]) -> float:
+        return min(interval[1] - interval[0], sum(end - start for start, end in busy))
+
+
+class TwoOrigins(Overlap):
+    def summarize(
+        self, communication: Sequence[Communication], compute: Sequence[Interval]
+    ) -> TimelineSummary:
+        first = min((call.start_ms for call in communication), default=0.0)
+        begun = min((start for start, _ in compute), default=0.0)
+        return super().summarize(
+            [
+                dataclasses.replace(c, start_ms=c.start_ms - first, end_ms=c.end_ms - first)
+                for c in communication
+            ],
+            [(start - begun, end - begun) for start, end in compute],
+        )
+
+
 class HottestByTotal(Overlap):
     def hottest(self, by_op: dict[str, Any]) -> str | None:
         return max(by_op, key=lambda op: by_op[op].time_ms, default=None)
@@ -201,6 +221,8 @@ LIES = SimpleNamespace(
     double_counts=DoubleCounts,
     last_end_wins=LastEndWins,
     negative_overlap=NegativeOverlap,
+    overlap_from_lengths=OverlapFromLengths,
+    two_origins=TwoOrigins,
     hottest_by_total=HottestByTotal,
     ratio_over_compute=RatioOverCompute,
     keeps_last_payload=KeepsLastPayload,
