@@ -1,12 +1,14 @@
 """Every way in which a ledger may differ from its prediction fails, with a text that names it."""
 
 import dataclasses
+from typing import ClassVar
 
 import pytest
 
-from parproof import programs
+from parproof import checks, programs
 from parproof.checks import assert_ledger, assert_ledger_complete
 from parproof.cost.traffic import Traffic
+from parproof.errors import UsageError
 from parproof.ledger.rows import Row
 
 pytestmark = pytest.mark.selfcheck
@@ -128,3 +130,25 @@ def test_without_a_ledger_nothing_is_complete(ranks):
     assert run.ledger_complete is None
     with pytest.raises(AssertionError, match="no count of calls"):
         assert_ledger_complete(run)
+
+
+class SaysHowItReduces:
+    """A subject that forgot to say how it carries anything else."""
+
+    algorithms: ClassVar = {"all_reduce": "ring"}
+
+    def require(self, capability):
+        """It lacks nothing."""
+
+    def make(self, mechanism):
+        """The implementation."""
+        return self
+
+
+def test_an_operation_without_a_stated_algorithm_is_told_by_name():
+    """Before a prediction is made of it: what to add, or what to say that it lacks."""
+    told = checks.collectives.stated(SaysHowItReduces(), "collectives", ["collectives.x"], ["all_reduce"])
+    assert told == {"all_reduce": "ring"}
+    with pytest.raises(UsageError, match="no entry for barrier") as caught:
+        checks.collectives.stated(SaysHowItReduces(), "collectives", ["collectives.barrier"], ["barrier"])
+    assert "«collectives.barrier.*.traffic»" in str(caught.value)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from parproof.checks.collectives import algorithms as algorithms_of
-from parproof.checks.collectives import predicted
+from parproof.checks.collectives import algorithms, predicted, stated
 from parproof.checks.ledger import assert_ledger
-from parproof.cost.collective_form_traffic import functional_traffic, message_traffic, object_traffic
+from parproof.cost.collective_form_traffic import (
+    functional_traffic,
+    message_traffic,
+    object_traffic,
+    operations,
+)
 from parproof.cost.collective_traffic import Place, collective_traffic
 from parproof.cost.traffic import Traffic
-from parproof.errors import UsageError
 from parproof.ranks.run import Run
 from parproof.workloads.collective_cases import ELEMENT_BYTES, Case
 from parproof.workloads.collective_forms import ROOT, Form, form_blocks
@@ -22,27 +26,12 @@ if TYPE_CHECKING:
     from parproof.subjects.protocol import SubjectRef
 
 
-def stated(subject: SubjectRef, mechanism: str, capabilities: Sequence[str]) -> Mapping[str, str]:
-    """How the subject carries these forms, in its own word. Errors: Unsupported when it says nothing of one."""
-    for capability in capabilities:
-        subject.require(f"{capability}.traffic")
-    made = subject.make(mechanism)
-    found: Mapping[str, str] = getattr(made, "algorithms", {})
-    if not found:
-        raise UsageError(
-            f"{type(made).__name__} has no algorithms",
-            expected="operation → algorithm, as its protocol says",
-            next_step=f"add them, or say in `lacks` that «{mechanism}.*.traffic» is not provided",
-        )
-    return found
-
-
 def assert_asynchronous(
     run: Run, subject: SubjectRef, cases: Sequence[Case], *, in_turn: bool
 ) -> list[Traffic]:
     """Started and waited for, each case sends what the blocking call sends; in_turn: in a phase of its own."""
     __tracebackhide__ = True
-    ways, everyone = algorithms_of(subject, cases), range(run.world_size)
+    ways, everyone = algorithms(subject, cases), range(run.world_size)
     numbered = list(enumerate(cases))
     return _judged(
         run,
@@ -60,7 +49,7 @@ def assert_asynchronous(
 def assert_barrier(run: Run, subject: SubjectRef) -> list[Traffic]:
     """One call of torch's barrier, or the notes of its algorithm."""
     __tracebackhide__ = True
-    ways = stated(subject, "collectives", ["collectives.barrier"])
+    ways = stated(subject, "collectives", ["collectives.barrier"], ["barrier"])
     none: list[int] = []
     return _judged(
         run,
@@ -82,7 +71,12 @@ def assert_functional(
     """Each form in its phase, forward and backward apart."""
     __tracebackhide__ = True
     suffix = ".gradient" if gradient else ""
-    ways = stated(subject, "functional_collectives", [form.capability + suffix for form, _, _ in forms])
+    ways = stated(
+        subject,
+        "functional_collectives",
+        [form.capability + suffix for form, _, _ in forms],
+        [op for form, _, _ in forms for op in operations(form.op, gradient=gradient)],
+    )
 
     def lines(place: Place) -> list[Traffic]:
         return [
@@ -115,9 +109,7 @@ def assert_messages(
 
     __tracebackhide__ = True
     subject.require(f"point_to_point.{kind}.traffic")
-    count, p = 1, len(members)
-    for size in shape:
-        count *= size
+    count, p = math.prod(shape), len(members)
     awaited = [expected_messages(kind, p, me) for me in range(p)]
 
     def lines(place: Place) -> list[Traffic]:
@@ -135,7 +127,7 @@ def assert_messages(
 def assert_objects(run: Run, subject: SubjectRef, op: str, members: Sequence[int]) -> list[Traffic]:
     """The pickles and their sizes; what torch itself sends for an object is tagged as control, all of it."""
     __tracebackhide__ = True
-    ways = stated(subject, "object_collectives", [f"object_collectives.{op}"])
+    ways = stated(subject, "object_collectives", [f"object_collectives.{op}"], ["objects"])
     whole = ways["objects"] == "single_call"
     sizes = _pickled(op, members, one_by_one=whole)
     last = len(members) - 1

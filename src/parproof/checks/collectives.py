@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -131,19 +131,30 @@ def _other_reductions(cases: Sequence[Case]) -> list[Case]:
 
 
 def algorithms(subject: SubjectRef, cases: Sequence[Case]) -> Mapping[str, str]:
-    """op → algorithm, the subject's word. Errors: Unsupported when it gives none for one of the cases."""
-    for case in cases:
-        subject.require(f"{case.capability}.traffic")
-    made = subject.make("collectives")
-    stated: Mapping[str, str] = getattr(made, "algorithms", {})
-    for op in dict.fromkeys(case.op for case in cases):
-        if op not in stated:
+    """op → algorithm of these blocking calls: see stated."""
+    ops = dict.fromkeys(case.op for case in cases)
+    return stated(subject, "collectives", [case.capability for case in cases], ops)
+
+
+def stated(
+    subject: SubjectRef, mechanism: str, capabilities: Iterable[str], needed: Iterable[str]
+) -> Mapping[str, str]:
+    """How a subject carries things, in its own word, with an entry for each that is needed.
+
+    Errors   Unsupported when it says that it gives none for a capability; UsageError for a missing entry
+    """
+    for capability in capabilities:
+        subject.require(f"{capability}.traffic")
+    made = subject.make(mechanism)
+    found: Mapping[str, str] = getattr(made, "algorithms", {})
+    for entry in needed:
+        if entry not in found:
             raise UsageError(
-                f"{type(made).__name__}.algorithms has no entry for {op}",
+                f"{type(made).__name__}.algorithms has no entry for {entry}",
                 expected="single_call, or the name of an algorithm in parproof.cost.collective_traffic",
-                next_step=f"add one, or say in `lacks` that «collectives.{op}.*.traffic» is not provided",
+                next_step=f"add one, or say in `lacks` that «{mechanism}.{entry}.*.traffic» is not provided",
             )
-    return stated
+    return found
 
 
 def predicted(case: Case, place: Place, algorithms: Mapping[str, str], phase: str) -> list[Traffic]:

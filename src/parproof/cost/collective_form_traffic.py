@@ -31,6 +31,12 @@ BEHIND = {
 """Operation → the one that carries its gradient, with given and taken swapped."""
 
 
+def operations(op: str, *, gradient: bool) -> list[str]:
+    """The operations on buffers that a functional call takes: its own and, if asked for, that of its gradient."""
+    single = "all_to_all" if op == "permute" else op.removesuffix("_coalesced")
+    return [single, BEHIND[single]] if gradient else [single]
+
+
 def functional_traffic(
     op: str,
     algorithms: Mapping[str, str],
@@ -42,11 +48,11 @@ def functional_traffic(
     phase: str,
 ) -> list[Traffic]:
     """A functional call in phase/forward and, if asked for, its gradient in phase/backward."""
-    single = "all_to_all" if op == "permute" else op.removesuffix("_coalesced")
-    lines = _calls(single, algorithms, place, tensors, element_bytes, f"{phase}/forward")
-    if gradient:
-        swapped = [(taken, given) for given, taken in tensors]
-        lines += _calls(BEHIND[single], algorithms, place, swapped, element_bytes, f"{phase}/backward")
+    ahead, *behind = operations(op, gradient=gradient)
+    lines = _calls(ahead, algorithms, place, tensors, element_bytes, f"{phase}/forward")
+    swapped = [(taken, given) for given, taken in tensors]
+    for one in behind:
+        lines += _calls(one, algorithms, place, swapped, element_bytes, f"{phase}/backward")
     return lines
 
 
