@@ -11,6 +11,7 @@ from parproof import registry
 from parproof.evidence.attempts import Ending, Tally
 from parproof.evidence.audit import audit, records
 from parproof.evidence.level import LEVELS
+from parproof.evidence.markdown import table as table_of
 
 _HEADINGS = {
     "en": ("experiment", "page", "contrast", "metrics", "consumes", "claims", "state"),
@@ -98,7 +99,7 @@ def _seen(evidence: Path) -> dict[str, Counter[tuple[str, str | None]]]:
 def markdown(rows: list[dict[str, Any]], lang: str) -> str:
     """The tables for people: experiments, then the environments that they are entered from."""
     title = "title_zh" if lang == "zh" else "title"
-    experiments: list[tuple[str, ...]] = [
+    experiments = [
         (
             f"{row['id']} ({row[title]})",
             ", ".join(row["pages"]),
@@ -110,7 +111,7 @@ def markdown(rows: list[dict[str, Any]], lang: str) -> str:
         )
         for row in rows
     ]
-    profiles: list[tuple[str, ...]] = [
+    profiles = [
         (
             f"{profile.id} ({profile.title_zh if lang == 'zh' else profile.title})",
             ", ".join(profile.lanes),
@@ -120,9 +121,5 @@ def markdown(rows: list[dict[str, Any]], lang: str) -> str:
         )
         for profile in registry.load().profiles
     ]
-    return _table(_HEADINGS[lang], experiments) + "\n\n" + _table(_PROFILE_HEADINGS[lang], profiles)
-
-
-def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    tables = table_of(_HEADINGS[lang], experiments), table_of(_PROFILE_HEADINGS[lang], profiles)
+    return "\n\n".join("\n".join(lines) for lines in tables)

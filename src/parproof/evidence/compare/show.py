@@ -7,6 +7,7 @@ from typing import Any
 
 from parproof.evidence.compare.traffic import label
 from parproof.evidence.compare.words import cell, code, shown
+from parproof.evidence.markdown import table
 
 MAX_ROWS = 20
 Document = Mapping[str, Any]
@@ -27,9 +28,8 @@ def markdown(document: Document) -> str:
     lines = [f"## Comparison: {document['decision']['decision']}", ""]
     lines += [*(f"- {line}" for line in _head(document, cell)), ""]
     for title, columns, rows, total in _tables(document):
-        lines += [f"### {title[0].upper()}{title[1:]}", "", f"| {' | '.join(columns)} |"]
-        lines.append("|" + "---|" * len(columns))
-        lines += ["| " + " | ".join((*map(cell, row[:-1]), code(row[-1]))) + " |" for row in rows]
+        cells = [(*map(cell, row[:-1]), code(row[-1])) for row in rows]
+        lines += [f"### {title[0].upper()}{title[1:]}", "", *table(columns, cells)]
         lines += ["", *_rest(total, len(rows), "")]
     return "\n".join([*lines, "", *(f"- {line}" for line in _end(document, cell))])
 

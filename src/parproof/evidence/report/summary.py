@@ -6,8 +6,9 @@ Words of the evidence stand in code spans: no markup, link, mention or HTML in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
+from parproof.evidence.markdown import table
 from parproof.evidence.report.cleaning import cut, visible
 from parproof.evidence.report.contents import Contents
 from parproof.evidence.report.limits import limits
@@ -73,12 +74,6 @@ def code(text: str, limit: int = MAX_WORDS) -> str:
     return f"{fence}{space}{shown}{space}{fence}" if shown else ""
 
 
-def _table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    named = list(headings)
-    lines = ["| " + " | ".join(named) + " |", "|" + "---|" * len(named)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
-
-
 def _findings(c: Contents, words: Words) -> list[str]:
     found = c.evidence.result.findings
     lines = [f"## {words('findings.heading')}", ""]
@@ -86,7 +81,7 @@ def _findings(c: Contents, words: Words) -> list[str]:
         return [*lines, words("findings.none")]
     names = ("rule", "where", "claimed", "supported")
     rows = [map(code, (f.rule, f.record, f.claimed, f.supported)) for f in found[:MAX_FINDINGS]]
-    lines += _table((words(f"findings.{name}") for name in names), rows)
+    lines += table((words(f"findings.{name}") for name in names), rows)
     return lines + _rest(len(found), MAX_FINDINGS, words)
 
 
@@ -115,7 +110,7 @@ def _flaky(c: Contents, words: Words) -> list[str]:
         )
         for nodeid, attempts in shown
     ]
-    lines += _table((words("failures.test"), words("flaky.attempts")), rows)
+    lines += table((words("failures.test"), words("flaky.attempts")), rows)
     return lines + _rest(c.tested.num_flaky, len(shown), words)
 
 
@@ -127,12 +122,12 @@ def _totals(c: Contents, words: Words) -> list[str]:
     statuses = ("ok", "failed", "known", "blocked", "skipped")
     rows = [(words(f"status.{status}"), f"{c.totals.counts[status]:,}") for status in statuses]
     lines = [f"## {words('totals.heading')}", "", words("totals.skip_is_no_pass"), words("totals.worst"), ""]
-    lines += _table((words("totals.status"), words("totals.tests")), rows)
+    lines += table((words("totals.status"), words("totals.tests")), rows)
     defects = c.totals.shown_defects()
     if defects:
         lines += ["", f"### {words('defects.heading')}", ""]
         names = (words("defects.report"), words("totals.tests"), words("defects.claims"))
-        lines += _table(
+        lines += table(
             names, ((code(d.report), f"{d.count:,}", code(", ".join(sorted(d.claims)))) for d in defects)
         )
     return lines
@@ -150,7 +145,7 @@ def _matrix(group: Group, words: Words) -> list[str]:
         first = f"{code(claim) or words('matrix.no_claim')} {_plain(statement)}"
         rows.append([first, *(_cell(group.cell(row, number), words) for _, number in columns)])
     lines = [f"### {words('matrix.heading')}: {name}{title}", ""]
-    lines += _table([words("matrix.claim"), *named], rows)
+    lines += table([words("matrix.claim"), *named], rows)
     return lines + _rest(len(group.columns), len(columns), words)
 
 
@@ -185,5 +180,5 @@ def _failures(c: Contents, words: Words) -> list[str]:
         for f in c.totals.failures[:MAX_FAILURES]
     ]
     names = ("record", "test", "status", "rank", "what")
-    lines += _table((words(f"failures.{name}") for name in names), rows)
+    lines += table((words(f"failures.{name}") for name in names), rows)
     return lines + _rest(c.totals.num_failures, MAX_FAILURES, words)
