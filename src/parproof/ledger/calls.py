@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -140,9 +141,7 @@ def _split(
     if not sizes:
         world = group().size()
         return (tensor.numel() * tensor.element_size() // world,) * world
-    row_bytes = tensor.element_size()
-    for size in tensor.shape[1:]:
-        row_bytes *= size
+    row_bytes = tensor.element_size() * math.prod(tensor.shape[1:])
     return tuple(int(size) * row_bytes for size in sizes)
 
 

@@ -5,6 +5,7 @@ Legend   p = ranks in the group, me = this rank's place in it; roots are places 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -172,7 +173,7 @@ def blocks(case: Case, p: int, me: int) -> tuple[list[int], list[int]]:
 
     all_reduce, reduce, broadcast: one block. Everything else: block j belongs to rank j.
     """
-    sizes = {b.name: _count(b.shape) for b in buffers(case, p, me)}
+    sizes = {b.name: math.prod(b.shape) for b in buffers(case, p, me)}
     if case.op in ("all_reduce", "reduce", "broadcast"):
         return [sizes["x"]], [sizes["x"]]
     if case.op == "all_to_all":
@@ -183,15 +184,8 @@ def blocks(case: Case, p: int, me: int) -> tuple[list[int], list[int]]:
             return [sizes["x"] // p] * p, [sizes["out"] // p] * p
         width = SHAPE[1]
         return [rows * width for rows in given], [rows * width for rows in taken]
-    block = _count(SHAPES.get(case.layout, SHAPE))
+    block = math.prod(SHAPES.get(case.layout, SHAPE))
     return [block] * p, [block] * p
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 GROUPS: dict[str, tuple[int, tuple[tuple[int, ...], ...]]] = {

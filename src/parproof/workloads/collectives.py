@@ -9,6 +9,7 @@ detour through a narrower type shows.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 
 import torch
@@ -34,10 +35,7 @@ MAX_RANKS = 4
 @functools.lru_cache(maxsize=4096)
 def coded(rank: int, slot: int, shape: tuple[int, ...], dtype: str, reduce_op: str | None) -> Tensor:
     """The value of one buffer before the call. Do not write to it: it is shared."""
-    count = 1
-    for size in shape:
-        count *= size
-    index = torch.arange(count, dtype=torch.int64)
+    index = torch.arange(math.prod(shape), dtype=torch.int64)
     code = _mixed(index + (rank * 64 + slot + 1) * 0x1000003)
     if dtype == "bool":
         return (code % 7 < 4).reshape(shape)

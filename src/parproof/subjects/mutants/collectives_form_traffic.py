@@ -7,12 +7,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.autograd import Function
 from torch.distributed import ProcessGroup
 
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives import Collectives
-from parproof.subjects.reference.collectives_functional import FunctionalCollectives
+from parproof.subjects.reference.collectives_functional import FunctionalCollectives, _AllGather
 from parproof.subjects.reference.collectives_messages import Message, ObjectCollectives, PointToPoint
 
 
@@ -26,14 +25,7 @@ class FunctionalTwice(FunctionalCollectives):
         return super().all_gather(x, dim, group)
 
 
-class _SummedWhole(Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, wire: Collectives, dim: int, group: ProcessGroup) -> Tensor:
-        ctx.settings = wire, dim, group
-        parts = [torch.empty_like(x) for _ in range(group.size())]
-        wire.all_gather(parts, x, group)
-        return torch.cat(parts, dim)
-
+class _SummedWhole(_AllGather):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         wire, dim, group = ctx.settings
