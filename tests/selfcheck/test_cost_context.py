@@ -3,6 +3,7 @@
 import pytest
 
 from parproof.cost import context as cost
+from parproof.cost.traffic import Traffic
 from parproof.errors import InvalidPlan
 
 pytestmark = pytest.mark.selfcheck
@@ -26,6 +27,11 @@ def test_what_does_not_split_is_refused(length, world_size):
     """As the page's own example of 6 tokens on 4 ranks."""
     with pytest.raises(InvalidPlan, match=f"sequence of {length}"):
         cost.local_length(length, world_size)
+
+
+def test_what_all_ranks_hold_costs_one_sum_each():
+    """Two norm weights of 32 elements, float64, four ranks."""
+    assert cost.shared_traffic([256, 256], 4) == [Traffic("all_reduce", 2, 512, 512, 4, "finish")]
 
 
 @pytest.mark.parametrize(

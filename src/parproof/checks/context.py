@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parproof.checks.bounds import cancellation_bound
-from parproof.checks.values import assert_within
+from parproof.checks.ledger import assert_ledger
+from parproof.checks.values import assert_exact, assert_within
+from parproof.cost import context as cost
+from parproof.cost.traffic import Traffic
 from parproof.ranks.run import Run
 from parproof.subjects.context_protocol import ContextPlan
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 Answer = tuple[Mapping[str, "Tensor"], Mapping[str, "Tensor"], float]
 """Results, the same sums over absolute values, and the condition of the scores: see docs/numerics.md."""
+LOCAL = ("out", "dq", "dk", "dv")
 
 
 def assert_attention(
@@ -26,14 +31,16 @@ def assert_attention(
     eps: float,
     group_size: int,
 ) -> float:
-    """Returns the worst error as a share of its bound."""
+    """Returns the worst error as a share of its bound. Positions behind the oracle's last one are padding."""
     __tracebackhide__ = True
     worst = 0.0
     exact, absolute, condition = answer
-    for name, (rank, found) in itertools.product(exact, enumerate(results)):
+    length = exact["out"].shape[2]
+    for name, (rank, found) in itertools.product(LOCAL, enumerate(results)):
         what = {"out": "output"}.get(name, name)
         assert found[name] is not None, f"{run.where(rank)}: {what}: no gradient arrived"
-        at = found["positions"]
+        places = [i for i, position in enumerate(found["positions"]) if position < length]
+        at = [found["positions"][i] for i in places]
         bound = cancellation_bound(
             eps,
             absolute_norm=float(absolute[name][:, :, at].norm()),
@@ -41,7 +48,68 @@ def assert_attention(
             length=plan.sequence_length,
             condition=condition,
         )
-        expected = exact[name][:, :, at]
-        error = assert_within(found[name], expected, bound=bound, where=run.where(rank), what=what)
-        worst = max(worst, error / bound)
+        observed, expected = found[name][:, :, places], exact[name][:, :, at]
+        error = assert_within(observed, expected, bound=bound, where=run.where(rank), what=what)
+        worst = max(worst, error / bound) if bound else worst
+        padding = [i for i in range(len(found["positions"])) if i not in places]
+        if name != "out" and found[name][:, :, padding].any():
+            raise AssertionError(f"{run.where(rank)}: {what}: a gradient at positions of padding")
     return worst
+
+
+def assert_shared(
+    run: Run, results: Sequence[Mapping[str, Any]], answer: Answer, eps: float, group_size: int
+) -> float:
+    """Gradients of what all ranks hold: over the whole sequence, the same bits everywhere. The worst, as above."""
+    __tracebackhide__ = True
+    worst = 0.0
+    exact, absolute, condition = answer
+    for name in sorted(exact.keys() - set(LOCAL)):
+        bound = cancellation_bound(
+            eps,
+            absolute_norm=float(absolute[name].norm()),
+            ranks=group_size,
+            length=exact["out"].numel(),
+            condition=condition,
+        )
+        what = f"gradient of {name}"
+        for rank, found in enumerate(results):
+            observed = found["shared"][name]
+            error = assert_within(observed, exact[name], bound=bound, where=run.where(rank), what=what)
+            assert_exact(
+                observed, results[0]["shared"][name], where=run.where(rank), what=f"{what} here and on rank 0"
+            )
+            worst = max(worst, error / bound)
+    return worst
+
+
+def assert_exchanged(
+    run: Run, algorithm: str, whole: Sequence[Tensor], shared: Mapping[str, Tensor] | None = None
+) -> list[Traffic]:
+    """Every rank's ledger is what the formula says of the case, phase by phase; returns the prediction."""
+    __tracebackhide__ = True
+    q_bytes, kv_bytes = (t.numel() * t.element_size() // run.world_size for t in whole[:2])
+    widened = max(whole[0].element_size(), 4) // whole[0].element_size()
+    predicted = cost.traffic(
+        algorithm,
+        kv_bytes=kv_bytes,
+        q_bytes=q_bytes,
+        accumulator_kv_bytes=kv_bytes * widened,
+        world_size=run.world_size,
+    )
+    if shared:
+        predicted += cost.shared_traffic(
+            [t.numel() * t.element_size() for t in shared.values()], run.world_size
+        )
+    for rank, rows in enumerate(run.ledgers):
+        assert_ledger(rows, predicted, where=run.where(rank))
+    return predicted
+
+
+def assert_refused(run: Run, text: str) -> None:
+    """Every rank says InvalidPlan with this text (a regular expression), and has sent nothing."""
+    __tracebackhide__ = True
+    for rank, answer in enumerate(run.results):
+        assert answer.startswith("InvalidPlan"), f"{run.where(rank)}: {text}: {answer}"
+        assert re.search(text, answer), f"{run.where(rank)}: {answer}"
+        assert run.ledgers[rank] == (), f"{run.where(rank)}: sent something before it refused"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from parproof.cost.traffic import Traffic
 from parproof.errors import InvalidPlan
 
@@ -67,6 +69,12 @@ def traffic(
         Traffic("all_to_all", 4, each_way, each_way, p, "forward"),
         Traffic("all_to_all", 4, each_way, each_way, p, "backward"),
     ]
+
+
+def shared_traffic(shared_bytes: Sequence[int], world_size: int) -> list[Traffic]:
+    """What tensors that every rank holds add: an all_reduce of the gradient of each, at the end; nothing before."""
+    total = sum(shared_bytes)
+    return [Traffic("all_reduce", len(shared_bytes), total, total, world_size, "finish")]
 
 
 def _torch_public_traffic(kv_bytes: int, spread_bytes: int, p: int) -> list[Traffic]:

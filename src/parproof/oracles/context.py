@@ -12,11 +12,18 @@ NAMES = ("out", "dq", "dk", "dv")
 
 
 def dense(
-    q: Tensor, k: Tensor, v: Tensor, d_out: Tensor, *, causal: bool, document_lengths: tuple[int, ...]
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    d_out: Tensor,
+    *,
+    causal: bool,
+    document_lengths: tuple[int, ...],
+    prefix: int = 0,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """(output and gradients of sum(output · d_out); the same sums over absolute values), all float64.
 
-    Shapes   q, d_out [b, h, S, d]; k, v [b, g, S, d]
+    Shapes   q, d_out [b, h, S, d]; k, v [b, g, prefix + S, d]; all queries see the first `prefix` keys
     Method   query by query: each query sees the list of keys it may see and no other, so there is no mask, no −inf
              and no block to merge
     The sums over absolute values bound what rounding can do where terms cancel (docs/numerics.md).
@@ -25,16 +32,17 @@ def dense(
     share = q.shape[1] // k.shape[1]
     head_of = torch.arange(q.shape[1]) // share
     wide = q, k[:, head_of], v[:, head_of], d_out
-    exact = {name: torch.zeros_like(q) for name in NAMES}
-    absolute = {name: torch.zeros_like(q) for name in NAMES}
+    like = dict(zip(NAMES, (q, q, wide[1], wide[1]), strict=True))
+    exact = {name: torch.zeros_like(t) for name, t in like.items()}
+    absolute = {name: torch.zeros_like(t) for name, t in like.items()}
     ends = torch.tensor(document_lengths or (q.shape[2],)).cumsum(0).tolist()
     for first, end in zip([0, *ends[:-1]], ends, strict=True):
         for i in range(first, end):
-            _one_query(*wide, exact, absolute, i, slice(first, i + 1 if causal else end))
+            seen = slice(first, prefix + (i + 1 if causal else end))
+            _one_query(*wide, exact, absolute, i, seen)
     for sums in (exact, absolute):
         for name in ("dk", "dv"):
-            b, _, s, d = q.shape
-            sums[name] = torch.zeros(b, k.shape[1], s, d).double().index_add_(1, head_of, sums[name])
+            sums[name] = torch.zeros_like(k).index_add_(1, head_of, sums[name])
     return exact, absolute
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from parproof.ranks.context import RankContext
-from parproof.subjects.context_protocol import ContextAttention, ContextPlan, Partial
+from parproof.subjects.context_protocol import ContextAttention, ContextPlan, Partial, SharingAttention
 from parproof.subjects.protocol import SubjectRef
 
 
@@ -57,13 +58,14 @@ def _call(
     plan: ContextPlan,
     whole: tuple[Tensor, Tensor, Tensor, Tensor],
     group: ProcessGroup,
+    layer: SharingAttention | None = None,
 ) -> dict[str, Any]:
     """One forward and one backward pass: the results, the bytes of all that this rank holds, and the seconds."""
     positions = attention.positions(plan, group.rank(), group.size())
     q, k, v, d_out = (_transposed_leaf(t[:, :, positions]) for t in whole)
     started_s = time.perf_counter()
     with ctx.phase("forward"):
-        out = attention.attend(q, k, v, plan, group)
+        out = attention.attend(q, k, v, plan, group) if layer is None else layer(q, k, v)
     between_s = time.perf_counter()
     with ctx.phase("backward"):
         out.backward(d_out.detach())
@@ -76,20 +78,47 @@ def _call(
     }
 
 
+def attend_sharing(
+    ctx: RankContext,
+    subject: SubjectRef,
+    plan: ContextPlan,
+    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    shared: Mapping[str, Tensor],
+) -> dict[str, Any]:
+    """As attend, with tensors that every rank holds; their gradients come last, in phase «finish»."""
+    attention = subject.make("context")
+    layer = attention.sharing(shared, plan, ctx.group)
+    made = _call(ctx, attention, plan, whole, ctx.group, layer)
+    with ctx.phase("finish"):
+        made["shared"] = {name: t.detach().contiguous() for name, t in layer.gradients().items()}
+    return made
+
+
 def _transposed_leaf(x: Tensor) -> Tensor:
     """The same values as a view with heads and positions swapped in memory."""
     return x.transpose(1, 2).contiguous().transpose(1, 2).detach().requires_grad_(x.dtype.is_floating_point)
 
 
-def refusal(ctx: RankContext, subject: SubjectRef, plan: ContextPlan, heads: int, kv_heads: int) -> str:
-    """What a plan that cannot be is answered with; «accepted» when nothing objects."""
+def refusal(
+    ctx: RankContext,
+    subject: SubjectRef,
+    plan: ContextPlan,
+    heads: int,
+    kv_heads: int,
+    shared: Mapping[str, Sequence[int]] | None = None,
+) -> str:
+    """What a plan that cannot be is answered with; «accepted» when nothing objects. shared: shapes of such tensors."""
     attention = subject.make("context")
     length = max(1, plan.sequence_length // ctx.world_size)
-    q = torch.ones(1, heads, length, 4)
-    kv = torch.ones(1, kv_heads, length, 4)
+    q = torch.ones(2, heads, length, 4)
+    kv = torch.ones(2, kv_heads, length, 4)
     try:
         attention.positions(plan, ctx.rank, ctx.world_size)
-        attention.attend(q, kv, kv, plan, ctx.group)
+        if shared is None:
+            attention.attend(q, kv, kv, plan, ctx.group)
+        else:
+            tensors = {name: torch.ones(*shape) for name, shape in shared.items()}
+            attention.sharing(tensors, plan, ctx.group)(q, kv, kv)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return "accepted"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 VARIANTS = ("ring", "all_gather", "ulysses")
 BALANCES = ("contiguous", "zigzag", "striped")
+SHARED = ("q_weight", "k_weight", "prefix_k", "prefix_v")
+NORM_EPS = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,16 @@ class Partial:
     value: Tensor
 
 
+class SharingAttention(Protocol):
+    """One attention layer of one rank with tensors that every rank holds whole."""
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """As ContextAttention.attend, with the shared tensors in it; differentiable in q, k, v."""
+
+    def gradients(self) -> Mapping[str, Tensor]:
+        """After a backward pass: gradients of the shared tensors over the whole sequence, the same on all ranks."""
+
+
 class ContextAttention(Protocol):
     """What a subject implements. b batch, h query heads, g key/value heads (g divides h), s = S/p, d head width."""
 
@@ -59,6 +71,17 @@ class ContextAttention(Protocol):
 
         Shapes   q [b, h, s, d]; k, v [b, g, s, d]; returns [b, h, s, d] in the dtype of q
         Errors   InvalidPlan for a combination that the variant cannot do
+        """
+
+    def sharing(
+        self, shared: Mapping[str, Tensor], plan: ContextPlan, group: ProcessGroup
+    ) -> SharingAttention:
+        """A layer with tensors that every rank holds whole and equal; any of these pairs:
+
+        q_weight, k_weight   q and k are RMS-normed before they meet: x / sqrt(mean(x²) + NORM_EPS) · weight.
+                             Weights of d elements: over each head; of h·d and g·d: over all heads of a position
+        prefix_k, prefix_v   [b, g, n, d] keys and values that every query sees, once, and that no norm touches
+        Errors   InvalidPlan for one of a pair, sizes that do not fit, a prefix beside documents
         """
 
     def algorithm(self, plan: ContextPlan) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from parproof.workloads.context_plans import LENGTH, Sharing
+
 BATCH, HEAD_WIDTH = 2, 4
+Whole = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def tensors(
-    *, heads: int, kv_heads: int, length: int, dtype: torch.dtype, magnitude: int = 1
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def tensors(*, heads: int, kv_heads: int, length: int, dtype: torch.dtype, magnitude: int = 1) -> Whole:
     """(q, k, v, d_out) for a whole sequence.
 
     Small integers times `magnitude`: q·k and its product with the scale 1/2 (width 4) are exact in every dtype
@@ -24,3 +25,26 @@ def tensors(
 
     q = integers(heads, 2) * magnitude
     return q, integers(kv_heads, 2), integers(kv_heads, 8), integers(heads, 3)
+
+
+def sharing(kind: Sharing, *, heads: int) -> tuple[Whole, dict[str, Tensor]]:
+    """((q, k, v, d_out), what all ranks hold), float64. Odd integers: a norm of zero would multiply by 1/sqrt(eps).
+
+    Padding holds values like any other, as embeddings of a padding token do, but nothing depends on it: d_out is 0.
+    """
+    generator = torch.Generator().manual_seed(11)
+
+    def odd(*shape: int) -> Tensor:
+        return torch.randint(-2, 2, shape, generator=generator).double() * 2 + 1
+
+    shape = (BATCH, heads, LENGTH, HEAD_WIDTH)
+    q, k, v, d_out = odd(*shape), odd(*shape), odd(*shape), odd(*shape)
+    d_out[:, :, LENGTH - kind.padding :] = 0.0
+    shared: dict[str, Tensor] = {}
+    if kind.norm:
+        width = HEAD_WIDTH * (heads if kind.norm == "all" else 1)
+        shared |= {"q_weight": odd(width) / 2, "k_weight": odd(width) / 2}
+    if kind.prefix:
+        prefix = (BATCH, heads, kind.prefix, HEAD_WIDTH)
+        shared |= {"prefix_k": odd(*prefix), "prefix_v": odd(*prefix) * 2}
+    return (q, k, v, d_out), shared

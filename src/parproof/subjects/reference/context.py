@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch.distributed as dist
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from parproof.errors import InvalidPlan
 from parproof.subjects.context_protocol import BALANCES, VARIANTS, ContextPlan, Partial
 from parproof.subjects.reference.context_functions import FUNCTIONS, Call
+from parproof.subjects.reference.context_sharing import SharingAttention
 from parproof.subjects.reference.context_softmax import Softmax
 from parproof.subjects.reference.context_wire import ContextWire
 
@@ -35,13 +36,33 @@ class ContextAttention:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: dist.ProcessGroup) -> Tensor:
         """See the protocol."""
+        nothing = k[:, :, :0].detach()
+        return self.attend_after(nothing, nothing, q, k, v, plan, group)
+
+    def attend_after(
+        self,
+        prefix_k: Tensor,
+        prefix_v: Tensor,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        plan: ContextPlan,
+        group: dist.ProcessGroup,
+    ) -> Tensor:
+        """As attend, with keys and values that every rank holds, in front of all others."""
         p = group.size()
         check_layout(plan, p)
         check_heads(plan, q.shape[1], k.shape[1], p)
         layout = [self.positions(plan, rank, p) for rank in range(p)]
         call = Call(self.softmax(plan, q.shape[-1], q.dtype), self.wire(group), layout)
-        out: Tensor = FUNCTIONS[plan.variant].apply(q, k, v, call)
+        out: Tensor = FUNCTIONS[plan.variant].apply(q, k, v, prefix_k, prefix_v, call)
         return out
+
+    def sharing(
+        self, shared: Mapping[str, Tensor], plan: ContextPlan, group: dist.ProcessGroup
+    ) -> SharingAttention:
+        """See the protocol."""
+        return SharingAttention(self, shared, plan, group)
 
     def algorithm(self, plan: ContextPlan) -> str:
         """See the protocol."""

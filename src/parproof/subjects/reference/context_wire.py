@@ -59,6 +59,29 @@ class ContextWire:
         dist.reduce_scatter(mine, parts, group=self.group)
         return mine
 
+    # -- what every rank holds whole -------------------------------------------------------------------------
+
+    def join(self, prefix: Tensor, keys: Tensor, step: int) -> Tensor:
+        """A prefix in front of the keys of the first round: all ranks hold the same one, so it counts once."""
+        return keys if step else torch.cat([prefix, keys], dim=2)
+
+    def own_heads(self, x: Tensor) -> Tensor:
+        """The heads of x that this rank has after to_heads."""
+        return x.chunk(self.p, dim=1)[self.me]
+
+    def among_all_heads(self, x: Tensor) -> Tensor:
+        """Transpose of own_heads: zero for the heads of other ranks."""
+        others = torch.zeros_like(x)
+        return torch.cat([x if rank == self.me else others for rank in range(self.p)], dim=1)
+
+    def sum_over_ranks(self, x: Tensor) -> Tensor:
+        """Each rank saw its own queries; the gradient of what all ranks share is the sum of theirs."""
+        total = x.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total, group=self.group)
+        return total
+
+    # -- Ulysses ---------------------------------------------------------------------------------------------
+
     def to_heads(self, x: Tensor) -> Tensor:
         """[b, h, s, d] of the local positions → [b, h/p, p·s, d]: all positions of this rank's heads."""
         return torch.cat(self.exchange(x.chunk(self.p, dim=1)), dim=2)

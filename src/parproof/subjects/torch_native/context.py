@@ -10,7 +10,7 @@ templates, which are the same for every device and take the operator as an argum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -20,10 +20,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention
 from torch.distributed.tensor.experimental._context_parallel._load_balancer import _HeadTailLoadBalancer
+from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from parproof.errors import Unsupported
-from parproof.subjects.context_protocol import ContextPlan, Partial
+from parproof.subjects.context_protocol import NORM_EPS, ContextPlan, Partial
 
 _aten = torch.ops.aten
 
@@ -49,6 +50,12 @@ class ContextAttention:
         _attention._cp_options.convert_to_f32 = q.dtype != torch.float64
         out: Tensor = _TorchRing.apply(q, k, v, plan.causal, group)  # type: ignore[no-untyped-call]
         return out
+
+    def sharing(
+        self, shared: Mapping[str, Tensor], plan: ContextPlan, group: ProcessGroup
+    ) -> NormedAttention:
+        """See the protocol; norms only."""
+        return NormedAttention(self, shared, plan, group)
 
     def algorithm(self, plan: ContextPlan) -> str:
         """See the protocol."""
@@ -80,6 +87,44 @@ class ContextAttention:
         document = torch.arange(len(lengths)).repeat_interleave(lengths)
         seen = document[mine].unsqueeze(1) == document[keys].unsqueeze(0)
         return seen & (mine.unsqueeze(1) >= keys.unsqueeze(0)) if plan.causal else seen
+
+
+class NormedAttention:
+    """torch.nn.RMSNorm under SequenceParallel: its weights are replicated DTensors, their gradients partial sums."""
+
+    def __init__(
+        self,
+        attention: ContextAttention,
+        shared: Mapping[str, Tensor],
+        plan: ContextPlan,
+        group: ProcessGroup,
+    ) -> None:
+        self.attention, self.plan, self.group = attention, plan, group
+        self.mesh = DeviceMesh.from_group(group, "cpu")
+        self.weights = {name: shared[name] for name in ("q_weight", "k_weight")}
+        self.norms: dict[str, torch.nn.RMSNorm] = {}
+
+    def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """See the protocol."""
+        q, k = self._normed("q_weight", q), self._normed("k_weight", k)
+        return self.attention.attend(q, k, v, self.plan, self.group)
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        weight = self.weights[name]
+        norm = torch.nn.RMSNorm(weight.numel(), eps=NORM_EPS, dtype=weight.dtype)
+        norm.weight.data.copy_(weight)
+        each_head = weight.numel() == x.shape[-1]
+        style = SequenceParallel(sequence_dim=2 if each_head else 1, use_local_output=True)
+        self.norms[name] = norm
+        parallelize_module(norm, self.mesh, style)
+        if each_head:
+            return cast(Tensor, norm(x))
+        made = cast(Tensor, norm(x.transpose(1, 2).flatten(2)))
+        return cast(Tensor, made.unflatten(2, x.shape[1::2]).transpose(1, 2))
+
+    def gradients(self) -> dict[str, Tensor]:
+        """See the protocol: DTensor sums what its ranks hold a part of."""
+        return {name: cast(Any, norm.weight.grad).full_tensor() for name, norm in self.norms.items()}
 
 
 def _is_public(plan: ContextPlan) -> bool:

@@ -8,7 +8,10 @@ LACKS = {
     "context.ring.grouped_heads*": "torch's CPU flash operator wants as many key/value heads as query heads",
     "context.all_gather.grouped_heads.causal": "torch's CPU flash operator wants as many key/value heads as query "
     "heads, and context_parallel takes no is_causal on CPU",
+    "context.*.prefix*": "context_parallel takes every key that it is given for a part of the sequence: a prefix that all ranks hold "
+    "counts once for each of them, and the ring templates do the same",
     "context.merge": "torch merges pairs of output and log-sum-exp in a private class, never a part without keys",
+    "context.sharing.refusals": "torch has no layer with shared tensors to refuse: norms are modules of their own",
     "context.refusals": "torch has no plan to refuse: context_parallel splits any length, if need be unevenly, and knows documents "
     "only as a mask",
 }

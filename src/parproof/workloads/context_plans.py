@@ -1,0 +1,85 @@
+"""Plans of context parallelism that tests name while they are collected. No torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parproof.subjects.context_protocol import ContextPlan
+
+LENGTH = 24  # splits into 2, 3 and 4 ranks, and into zigzag halves of each
+DOCUMENTS = 5, 11, 8
+# documents that are packed into one sequence, and the layout that splits it
+PACKED = {
+    "three_documents": (DOCUMENTS, "contiguous"),
+    "lone_tokens": ((1, 22, 1), "contiguous"),
+    "three_documents_zigzag": (DOCUMENTS, "zigzag"),
+    "three_documents_striped": (DOCUMENTS, "striped"),
+}
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What all ranks hold whole: norm weights of one head («head») or of all («all»), a prefix of so many keys.
+
+    padding   positions at the end that stand for nothing: a document of their own, without a gradient
+    """
+
+    norm: str = ""
+    prefix: int = 0
+    padding: int = 0
+    causal: bool = True
+
+    def plan(self, variant: str) -> ContextPlan:
+        """Causal ones go around balanced."""
+        documents = (LENGTH - self.padding, self.padding) if self.padding else ()
+        balance = "zigzag" if self.causal and not documents else "contiguous"
+        return ContextPlan(variant, balance, self.causal, LENGTH, documents)
+
+    def needs(self, variant: str) -> tuple[str, ...]:
+        """Capabilities that it takes."""
+        plan = self.plan(variant)
+        kinds = {"norms": self.norm, "prefix": self.prefix, "documents": self.padding}
+        mask = "causal" if self.causal else "full"
+        wanted = [f"context.{variant}.{kind}" for kind, asked in kinds.items() if asked]
+        return f"context.{variant}.{plan.balance}.{mask}.float64", *wanted
+
+
+SHARINGS = {
+    "norm_of_each_head": Sharing("head"),
+    "norm_over_all_heads": Sharing("all"),
+    "norm_full": Sharing("all", causal=False),
+    "norm_of_22_padded_to_24": Sharing("all", padding=2),
+    "prefix_of_5": Sharing(prefix=5),
+    "prefix_of_5_full": Sharing(prefix=5, causal=False),
+    "prefix_and_norm": Sharing("head", prefix=1),
+}
+
+# (plan, query heads, key/value heads, text of the refusal)
+REFUSED = {
+    "indivisible": (ContextPlan("ring", "contiguous", True, 25), 4, 4, "sequence of 25 over 2 ranks"),
+    "half_block": (ContextPlan("ring", "zigzag", True, 26), 4, 4, "sequence of 26 over 2 ranks"),
+    "empty": (ContextPlan("ring", "contiguous", True, 0), 4, 4, "sequence of 0 over 2 ranks"),
+    "heads": (ContextPlan("ulysses", "contiguous", True, 24), 3, 3, "3 query and 3 key/value heads"),
+    "sharing": (ContextPlan("ring", "contiguous", True, 24), 4, 3, "4 query heads on 3 key/value heads"),
+    "documents": (ContextPlan("ring", "contiguous", True, 24, (5, 6)), 4, 4, "documents of 11 positions"),
+    "variant": (ContextPlan("star", "contiguous", True, 24), 4, 4, "variant 'star'"),
+    "balance": (ContextPlan("ring", "random", True, 24), 4, 4, "balance 'random'"),
+}
+
+# shapes of shared tensors (2 rows, 4 heads of width 4), documents, text of the refusal
+REFUSED_SHARINGS: dict[str, tuple[dict[str, tuple[int, ...]], tuple[int, ...], str]] = {
+    "unknown_name": ({"suffix_k": (2, 4, 3, 4)}, (), "shared tensor 'suffix_k'"),
+    "one_of_a_pair": ({"prefix_k": (2, 4, 3, 4)}, (), "prefix_k alone"),
+    "one_norm": ({"k_weight": (4,)}, (), "k_weight alone"),
+    "prefix_beside_documents": (
+        {"prefix_k": (2, 4, 3, 4), "prefix_v": (2, 4, 3, 4)},
+        (10, 14),
+        "shared prefix beside 2 documents",
+    ),
+    "prefix_of_one_head": (
+        {"prefix_k": (2, 1, 3, 4), "prefix_v": (2, 1, 3, 4)},
+        (),
+        r"prefix_k of shape \[2, 1, 3, 4\]",
+    ),
+    "weights_of_half_the_heads": ({"q_weight": (8,), "k_weight": (8,)}, (), "q_weight of 8 elements"),
+}
