@@ -67,11 +67,14 @@ def best_makespan(costs: Sequence[float], num_replicas: int) -> float:
     )
 
 
-def answer(units: int, request_id: int, *, dim: int, modulus: int) -> int:
-    """What serving a request yields, in plain integers: sum of (coded matrix) ** units modulo the prime."""
-    coded = [[(i * dim + j + request_id) % modulus for j in range(dim)] for i in range(dim)]
+def answer(codes: Sequence[int], *, dim: int, modulus: int) -> int:
+    """What serving a request yields, in plain integers: the sum of a product of coded matrices modulo the prime.
+
+    codes   of each unit of work, in order: matrix [i][j] is i · dim + j + code
+    """
     state = [[int(i == j) for j in range(dim)] for i in range(dim)]
-    for _ in range(units):
+    for code in codes:
+        coded = [[(i * dim + j + code) % modulus for j in range(dim)] for i in range(dim)]
         columns = list(zip(*coded, strict=True))
         state = [
             [sum(a * b for a, b in zip(row, col, strict=True)) % modulus for col in columns] for row in state

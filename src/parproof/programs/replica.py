@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,45 +12,82 @@ import torch.distributed as dist
 from parproof.ranks.context import RankContext
 from parproof.subjects.protocol import SubjectRef
 from parproof.subjects.replica_protocol import ReplicaState, Request, RoutingRules
+from parproof.workloads.replica import PREFIX_UNITS, unit_codes
 
 WORK_DIM = 8
 MODULUS = 97
 
 
-def unit_of_work(state: torch.Tensor, request_id: int) -> torch.Tensor:
+def unit_of_work(state: torch.Tensor, code: int) -> torch.Tensor:
     """One matrix product over the integers modulo a prime; exact in int64."""
     rows = torch.arange(WORK_DIM).unsqueeze(1)
-    coded = (rows * WORK_DIM + torch.arange(WORK_DIM) + request_id) % MODULUS
+    coded = (rows * WORK_DIM + torch.arange(WORK_DIM) + code) % MODULUS
     return (state @ coded) % MODULUS
 
 
+class Replica:
+    """One rank's cache and counters. A held prefix is the product of its units, so a hit skips them."""
+
+    def __init__(self) -> None:
+        self.cache: dict[str, torch.Tensor] = {}
+        self.units = 0
+
+    def serve(self, request: Request) -> tuple[torch.Tensor, bool]:
+        """(answer, whether the prefix was held)."""
+        shared, prefix = PREFIX_UNITS[request.prefix_key], request.prefix_key
+        hit = prefix in self.cache
+        state = self.cache[prefix] if hit else torch.eye(WORK_DIM, dtype=torch.int64)
+        for done, code in enumerate(unit_codes(request)):
+            if done >= shared or not hit:
+                state = unit_of_work(state, code)
+                self.units += 1
+            if prefix and done + 1 == shared:
+                self.cache[prefix] = state
+        return state.sum(), hit
+
+
 def serve_for_real(
-    ctx: RankContext, subject: SubjectRef, policy: str, requests: Sequence[Request], rules: RoutingRules
+    ctx: RankContext,
+    subject: SubjectRef,
+    policy: str,
+    requests: Sequence[Request],
+    rules: RoutingRules,
+    repeats: int = 1,
 ) -> dict[str, Any]:
-    """Rank 0 routes and broadcasts the plan; each rank serves its share; answers are summed over ranks."""
+    """Rank 0 routes and broadcasts the plan; each rank serves its share; answers are summed over ranks.
+
+    Several times over, with cold caches. spans: of each time, {request: (start, end)} in s since the plan arrived.
+    """
     router = subject.make("replica")
     plan = torch.full((len(requests),), -1)
+    served = []
     if ctx.rank == 0:
-        replicas = [ReplicaState(rank) for rank in range(ctx.world_size)]
-        for served in router.simulate(requests, replicas, policy, rules):
-            plan[served.request_id] = served.replica_id
-    with ctx.phase("dispatch"):
-        dist.broadcast(plan, 0)
-    answers = torch.zeros(2, len(requests), dtype=torch.int64)
-    units = 0
-    for request in requests:
-        if plan[request.request_id] == ctx.rank:
-            state = torch.eye(WORK_DIM, dtype=torch.int64)
-            for _ in range(int(request.service_ms)):
-                state = unit_of_work(state, request.request_id)
-                units += 1
-            answers[0, request.request_id] += state.sum()
-            answers[1, request.request_id] += 1
-    with ctx.phase("collect"):
-        dist.all_reduce(answers)
+        served = router.simulate(requests, [ReplicaState(r) for r in range(ctx.world_size)], policy, rules)
+        for one in served:
+            plan[one.request_id] = one.replica_id
+    spans = []
+    for _ in range(repeats):
+        with ctx.phase("dispatch"):
+            dist.broadcast(plan, 0)
+        results = torch.zeros(3, len(requests), dtype=torch.int64)
+        replica, arrived_s, spans_now = Replica(), time.perf_counter(), {}
+        for request in sorted(requests, key=lambda r: (r.arrival_ms, r.request_id)):
+            if plan[request.request_id] != ctx.rank:
+                continue
+            started_s = time.perf_counter()
+            answer, hit = replica.serve(request)
+            spans_now[request.request_id] = started_s - arrived_s, time.perf_counter() - arrived_s
+            results[:, request.request_id] += torch.stack([answer, torch.tensor(1), torch.tensor(int(hit))])
+        spans.append(spans_now)
+        with ctx.phase("collect"):
+            dist.all_reduce(results)
+    answers, times_served, hits = results.tolist()
     return {
         "plan": plan.tolist(),
-        "units": units,
-        "answers": answers[0].tolist(),
-        "times_served": answers[1].tolist(),
+        "served": served,
+        "units": replica.units,
+        "answers": answers,
+        "times_served": times_served,
+        "hits": hits,
+        "spans": spans,
     }

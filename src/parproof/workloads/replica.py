@@ -67,6 +67,37 @@ def idle_gaps() -> list[Request]:
     return [Request(i, 100.0 * i, 5.0 + i, "p" if i % 3 == 0 else "q", f"s{i % 2}") for i in range(6)]
 
 
+# Units of work that all requests with a prefix begin with: 0.3 of their service time, the share that a hit saves.
+PREFIX_UNITS = {"": 0, "p": 3, "q": 6}
+
+
+def unit_codes(request: Request) -> list[int]:
+    """What each unit of work multiplies with: first the prefix, equal for all that share it, then the request's own."""
+    shared = PREFIX_UNITS[request.prefix_key]
+    own = int(request.service_ms) - shared
+    return [sum(map(ord, request.prefix_key))] * shared + [request.request_id] * own
+
+
+def real_work() -> list[Request]:
+    """For replicas that do the work: a prefix is always as long, so one that is held is worth the same to everybody."""
+    plan = [
+        ("p", "s1", 0.0),
+        ("q", "", 1.0),
+        ("p", "s2", 2.0),
+        ("", "s1", 4.0),
+        ("q", "s2", 7.0),
+        ("p", "", 9.0),
+        ("p", "s1", 16.0),
+        ("q", "", 21.0),
+        ("", "s3", 22.0),
+        ("p", "s3", 23.0),
+        ("q", "s1", 24.0),
+        ("", "", 25.0),
+    ]
+    length = {"": 5.0, "p": 10.0, "q": 20.0}
+    return [Request(i, at, length[prefix], prefix, session) for i, (prefix, session, at) in enumerate(plan)]
+
+
 STREAMS = {
     "burst": burst,
     "shared_prefixes": shared_prefixes,

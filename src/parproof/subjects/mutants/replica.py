@@ -96,6 +96,16 @@ class SubtractsTheFactor(ReplicaRouting):
         return request.service_ms * (1.0 - fleet.rules.hit_factor if hit else 1.0)
 
 
+class RemembersLastTime(ReplicaRouting):
+    turn = 0
+
+    def round_robin(self, fleet: Any, request: Request) -> tuple[int, str]:
+        fleet.turn = self.turn
+        chosen = super().round_robin(fleet, request)
+        type(self).turn = fleet.turn
+        return chosen
+
+
 class GivenOrder(ReplicaRouting):
     def order(self, requests: Sequence[Request]) -> list[Request]:
         return list(requests)
@@ -186,6 +196,7 @@ first_owner_for_ever = _subject(FirstOwnerForEver)
 empty_prefix_hits = _subject(EmptyPrefixHits)
 hit_is_free = _subject(HitIsFree)
 subtracts_the_factor = _subject(SubtractsTheFactor)
+remembers_last_time = _subject(RemembersLastTime)
 given_order = _subject(GivenOrder)
 drops_the_last = _subject(DropsTheLast)
 retries_twice = _subject(RetriesTwice)
