@@ -11,6 +11,7 @@ pytestmark = pytest.mark.selfcheck
 
 def test_the_golden_numbers_of_the_source_page():
     """S = 1024, width 4096, 2 bytes, 4 ranks."""
+    assert cost.local_length(6, 3) == 2
     assert cost.local_length(1024, 4) == 256
     assert cost.ring_rounds(4) == 3
     assert cost.ring_round_bytes(1024, 4096, 2, 4) == 4_194_304

@@ -8,15 +8,20 @@ from parproof import oracles, workloads
 from parproof.cost.expert import (
     Sizes,
     capacity,
+    dense_and_sparse,
     dispatch_parts,
+    load_skew,
     max_over_mean,
     overflow,
     rows_by_rank,
     traffic,
+    uniform_cross_ratio,
 )
 from parproof.cost.traffic import Traffic
+from parproof.errors import InvalidPlan
 from parproof.subjects.expert_protocol import ExpertPlan
 from parproof.workloads.expert_meshes import MESHES, Mesh
+from parproof.workloads.expert_routes import PAGE
 
 pytestmark = pytest.mark.selfcheck
 
@@ -53,6 +58,44 @@ def test_capacity_overflow_and_load_ratio(loads, factor, places, lost, ratio):
     assert capacity(sum(loads), len(loads), factor) == places
     assert overflow(loads, places) == lost
     assert max_over_mean(loads) == ratio
+
+
+def test_dense_and_sparse_work_of_a_batch():
+    """256 tokens of width 1024, top 2 of 4: every token asks half of the experts."""
+    found = dense_and_sparse(256, 1024, 2, 4)
+    assert (found.dense_units, found.routes, found.sparsity) == (262_144, 512, 0.5)
+    assert dense_and_sparse(0, 8, 1, 1).routes == 0
+    assert dense_and_sparse(3, 4, 2, 3).routes == sum(PAGE["balanced"].expected["loads"])
+
+
+@pytest.mark.parametrize("sizes", [(-1, 8, 1, 2), (1, 0, 1, 2), (1, 8, 0, 2), (1, 8, 3, 2)])
+def test_a_batch_that_cannot_be_is_refused(sizes):
+    """A token cannot ask more experts than there are."""
+    with pytest.raises(InvalidPlan, match=f"top {sizes[2]} of {sizes[3]}"):
+        dense_and_sparse(*sizes)
+
+
+@pytest.mark.parametrize(("loads", "skew"), [((384, 128), 1.0), ((2, 2), 0.0), ((1, 3), 1.0), ((0, 0), 0.0)])
+def test_skew_of_loads_as_runners_report_it(loads, skew):
+    """Two ranks of 256 tokens, three quarters to rank 0; requests by count on the replicas of the other page."""
+    assert load_skew(loads) == skew
+
+
+@pytest.mark.parametrize(("num_ranks", "share"), [(1, 0.0), (2, 0.5), (8, 7 / 8)])
+def test_share_of_uniform_routes_that_leave(num_ranks, share):
+    """Two ranks keep half at home; over eight rails an eighth stays on its own."""
+    assert uniform_cross_ratio(num_ranks) == share
+    with pytest.raises(InvalidPlan, match="0 ranks"):
+        uniform_cross_ratio(0)
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=Mesh.name)
+def test_the_page_combines_a_quarter_of_1_and_three_quarters_of_3(mesh):
+    """2.5 in every column of every token, by the oracle; C1 compares the subject with it."""
+    case = workloads.expert.page_combine(mesh, "all_to_all")
+    answer = oracles.expert.layer(case.params, case.shards, case.plan)
+    assert {float(v) for out in answer.outputs for v in out.flatten()} == {2.5}
+    assert {tuple(w) for weights in answer.weights for w in weights.tolist()} == {(0.75, 0.25)}
 
 
 def test_rows_leave_by_row_sums_and_arrive_by_column_sums():

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from parproof.cost.traffic import Traffic
+from parproof.errors import InvalidPlan
 
 Matrix = Sequence[Sequence[int]]
 COUNTS = ("all_gather.mesh", "all_gather.ep", "all_to_all.ep")
@@ -64,6 +65,41 @@ def overflow(loads: Sequence[int], places: int) -> int:
 def max_over_mean(loads: Sequence[int]) -> float:
     """Busiest expert over the mean; 0 when nothing is routed."""
     return max(loads) * len(loads) / sum(loads) if sum(loads) else 0.0
+
+
+def load_skew(loads: Sequence[int]) -> float:
+    """(max − min) / mean, as some runners report it; 0 when nothing is routed. Two loads of 3 : 1 give 1.0."""
+    return (max(loads) - min(loads)) * len(loads) / sum(loads) if sum(loads) else 0.0
+
+
+def uniform_cross_ratio(num_ranks: int) -> float:
+    """Share of routes that leave their rank (or their rail) when all destinations are as likely: (R − 1)/R."""
+    if num_ranks < 1:
+        raise InvalidPlan(f"{num_ranks} ranks", expected="at least one", where="expert cost")
+    return (num_ranks - 1) / num_ranks
+
+
+@dataclass(frozen=True)
+class DenseAndSparse:
+    """What a batch asks of a dense layer and of experts; units of work are not seconds.
+
+    dense_units   tokens · hidden; routes: tokens · k; sparsity: k/E, the share of experts a token sees
+    """
+
+    dense_units: int
+    routes: int
+    sparsity: float
+
+
+def dense_and_sparse(num_tokens: int, hidden: int, top_k: int, num_experts: int) -> DenseAndSparse:
+    """Errors: InvalidPlan for a negative number of tokens, no width, or k outside of 1 … E."""
+    if num_tokens < 0 or hidden < 1 or not 1 <= top_k <= num_experts:
+        raise InvalidPlan(
+            f"{num_tokens} tokens of width {hidden}, top {top_k} of {num_experts}",
+            expected="tokens ≥ 0, width ≥ 1, 1 ≤ top k ≤ experts",
+            where="expert cost",
+        )
+    return DenseAndSparse(num_tokens * hidden, num_tokens * top_k, top_k / num_experts)
 
 
 def rows_by_rank(kept: Matrix, owners: Sequence[int]) -> list[list[int]]:

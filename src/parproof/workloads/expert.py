@@ -139,7 +139,35 @@ def cases(mesh: Mesh, dispatcher: str) -> list[Case]:
     """The integer cases: all of them by all-to-all in one group of 4 ranks, the core of them elsewhere."""
     everything = dispatcher == "all_to_all" and mesh.ep == 4
     made = _recipes(mesh, dispatcher).items()
-    return [case(name, mesh, **how) for name, how in made if everything or name in CORE]
+    return [
+        *(case(name, mesh, **how) for name, how in made if everything or name in CORE),
+        page_combine(mesh, dispatcher),
+    ]
+
+
+def page_combine(mesh: Mesh, dispatcher: str) -> Case:
+    """The page's sum: answers 1 and 3 of a first and a last expert with weights .25 and .75, so 2.5 everywhere.
+
+    Every expert answers with a number of its own in every column, to any token; the token's first column after its
+    wishes is 1, which is all that an expert looks at.
+    """
+    plan = ExpertPlan({3: 6}.get(mesh.ep, 8), 2, dispatcher, capacity_factor=8.0)
+    num, experts = mesh.dp * mesh.ep, plan.num_experts
+    up, down = (
+        torch.zeros(*shape).double()
+        for shape in ((experts, HIDDEN, experts + REST), (experts, experts + REST, HIDDEN))
+    )
+    up[:, 0, experts] = 1.0
+    down[:, :, 0] = torch.tensor([1.0, *(float(e) * 5 for e in range(1, experts - 1)), 3.0]).unsqueeze(1)
+    router = torch.cat([torch.eye(experts), torch.zeros(experts, REST)], dim=1).double()
+    made = []
+    for shard in range(num):
+        tokens = 2 if num == 3 and shard == 0 else 1
+        x = torch.full((tokens, experts + REST), -1.0).double()
+        x[:, 0], x[:, experts - 1], x[:, experts] = 0.25, 0.75, 1.0
+        upstream = integers(tokens, experts + REST, seed=40 + shard, limit=2)
+        made.append(Shard(x, torch.ones(tokens, dtype=torch.bool), upstream, domain=shard // mesh.ep))
+    return Case("page_combine", plan, mesh, tuple(made), {"router": router, "up": up, "down": down})
 
 
 def _recipes(mesh: Mesh, dispatcher: str) -> dict[str, dict[str, Any]]:

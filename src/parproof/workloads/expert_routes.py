@@ -66,6 +66,27 @@ PAGE = {
         "accept",
         width=8,
     ),
+    "uniform_over_two_ranks": Routed(
+        (((0,), (1,)),) * 2,
+        (0, 1),
+        1.0,
+        {"loads": (2, 2), "cross_rank_ratio": 0.5, "max_over_mean": 1.0, "sent": ((1, 1), (1, 1))},
+        "accept",
+    ),
+    "uniform_over_eight_rails": Routed(
+        (tuple((e,) for e in range(8)),) * 8,
+        tuple(range(8)),
+        None,
+        {"overflow": 0, "cross_rank_ratio": 0.875, "max_over_mean": 1.0},
+        "tune",
+    ),
+    "three_quarters_to_one_rank": Routed(
+        (((0,),) * 192 + ((1,),) * 64,) * 2,
+        (0, 1),
+        None,
+        {"loads": (384, 128), "max_over_mean": 1.5, "sent": ((192, 64), (192, 64)), "cross_rank_ratio": 0.5},
+        "tune",
+    ),
     "padding": Routed(
         (((0,), (), (1,)), ((), ())),
         (0, 1),
