@@ -12,11 +12,11 @@ Claims     C1  outputs equal the baseline's: top-k, drops, padding, ranks withou
            C7  a mean over all tokens is not a mean of rank means, and a layer gives the one it was asked for.
            C8  accept, tune and reject change exactly at their limits.
            C9  plans and routes that cannot be are refused by name, on all ranks that would wait for each other.
-Not shown  time, overlap, a grouped-GEMM kernel: PAR-CPU is gloo on shared cores. EP = 1 alone proves nothing.
+Not shown  that skew costs time: on shared cores an exchange is mostly waiting, so seconds are recorded and not
+           judged, the busiest rank's rows are (C4); overlap, a grouped-GEMM kernel. EP = 1 alone proves nothing.
 """
 
 import dataclasses
-import functools
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from parproof import checks, oracles, programs, workloads
 from parproof.checks import assert_ledger
+from parproof.checks import expert_cases as cases
 from parproof.errors import InvalidPlan
 from parproof.subjects.expert_protocol import NORMALISATIONS, Account, ExpertPlan
 from parproof.workloads.expert_meshes import DISPATCHED, Mesh
@@ -47,17 +48,6 @@ on_meshes_that_exchange = over([(d, mesh) for d, mesh in DISPATCHED if mesh.ep >
 routes_of_a_token = st.lists(st.integers(0, 5), max_size=3, unique=True)
 
 
-def answered(cases):
-    """[(case, the single process's answer)]."""
-    return [(case, oracles.expert.layer(case.params, case.shards, case.plan)) for case in cases]
-
-
-@functools.cache
-def integers(mesh, dispatcher):
-    """The integer cases of a mesh with their answers: the same for every subject."""
-    return answered(workloads.expert.cases(mesh, dispatcher))
-
-
 @pytest.fixture
 def figures(subject):
     """The subject's implementation, if it counts routes."""
@@ -79,7 +69,7 @@ def run(ranks, subject, mesh, pairs, dtype="float64"):
 def all_cases(ranks, subject, mesh, dispatcher):
     """Every integer case of a mesh: values and ledger of one run are judged by different tests."""
     subject.require(f"expert.{dispatcher}")
-    return run(ranks, subject, mesh, integers(mesh, dispatcher))
+    return run(ranks, subject, mesh, cases.integers(mesh, dispatcher))
 
 
 @pytest.mark.claim("C1", "C2", "C3")
@@ -96,19 +86,35 @@ def test_c1_c2_c3_values_and_routes_equal_the_baseline(dispatcher, mesh, ranks, 
 @pytest.mark.claim("C1", "C2", "C3")
 @pytest.mark.parametrize(
     ("mesh", "dtype"),
-    [
-        (Mesh(ep=4), "float64"),
-        (Mesh(dp=2, ep=2), "float32"),
-        (Mesh(ep=2, tp=2), "float64"),
-    ],
+    [(Mesh(ep=4), "float64"), (Mesh(dp=2, ep=2), "float32"), (Mesh(ep=2, tp=2), "float64")],
     ids=lambda v: v if isinstance(v, str) else v.name(),
 )
 def test_c1_c2_c3_hold_with_a_softmax_router(mesh, dtype, ranks, subject, evidence):
     """Probabilities over all or over the chosen experts, within the bound of docs/numerics.md."""
     evidence.on("expert_softmax", mesh=mesh.name(), dtype=dtype)
-    _, judged = run(ranks, subject, mesh, answered(workloads.expert.gated(mesh)), dtype)
+    _, judged = run(ranks, subject, mesh, cases.answered(workloads.expert.gated(mesh)), dtype)
     for case, answer, outcomes in judged:
         checks.expert.assert_values(outcomes, case, answer, dtype)
+
+
+@pytest.mark.claim("C1")
+@pytest.mark.lanes("cpu")
+def test_c1_outputs_hold_call_after_call_and_the_calls_are_timed(ranks, subject, evidence):
+    """One layer, balanced and skewed tokens in turn: nothing of a call may outlive it. Seconds are facts, no verdicts."""
+    subject.require("expert.all_to_all")
+    mesh, calls = Mesh(ep=4), 4
+    pairs, program = cases.balanced_and_skewed(mesh), programs.expert_times.call_after_call
+    done = ranks(4, ledger=False).run(program, subject, mesh, [case for case, _ in pairs], calls)
+    checks.expert.assert_calls(done.results, pairs)
+    evidence.on("expert_calls", mesh=mesh.name(), calls=calls)
+    for place, (case, answer) in enumerate(pairs):
+        rows = cases.rows_received(answer, mesh.ep)
+        evidence.measured(**{f"{case.name}_rows_received": rows})
+        for what in ("forward_s", "dispatch_s", "combine_s"):
+            samples = [getattr(of_rank[place], what)[1:] for of_rank in done.results]
+            if all(samples):
+                evidence.timed(f"{what.removesuffix('_s')} {case.name}", samples, warmup=1)
+    evidence.figures(per_rank=rows, max_over_mean=max(rows) * mesh.ep / sum(rows))
 
 
 @pytest.mark.claim("C4", "C8")
@@ -192,7 +198,7 @@ def test_c6_every_row_sent_is_expected_and_comes_back(dispatcher, mesh, ranks, s
 @pytest.mark.parametrize("mesh", [Mesh(ep=4), Mesh(dp=2, ep=2)], ids=Mesh.name)
 def test_c7_the_mean_is_over_all_tokens_or_over_rank_means_as_asked(mesh, ranks, subject):
     """8, 4, 2 and 2 tokens and some padding: the two means differ, in value and in every gradient."""
-    pairs = answered(workloads.expert.normalised(mesh, NORMALISATIONS))
+    pairs = cases.answered(workloads.expert.normalised(mesh, NORMALISATIONS))
     assert pairs[0][1].loss != pairs[1][1].loss
     _, judged = run(ranks, subject, mesh, pairs)
     for case, answer, outcomes in judged:
@@ -213,13 +219,12 @@ def test_c8_verdicts_change_at_their_limits(overflow, load, cross, verdict, figu
 def test_c9_plans_that_cannot_be_are_refused_before_anything_is_sent(ranks, subject):
     """Indivisible experts, no capacity, no owner, unknown words: on every rank."""
     mesh = Mesh(ep=3)
-    cases = workloads.expert.refusable(mesh)
-    done = ranks(3, deadline_s=DEADLINE_S).run(programs.expert.refusal, subject, mesh, list(cases.values()))
-    for rank, found in enumerate(done.results):
-        for text, answer in zip(cases, found, strict=True):
-            assert answer.startswith("InvalidPlan"), f"{done.where(rank)}: {text}: {answer}"
-            assert text in answer, f"{done.where(rank)}: {text}: {answer}"
-        assert done.ledgers[rank] == (), f"{done.where(rank)}: sent something before it refused"
+    bad = workloads.expert.refusable(mesh)
+    done = ranks(3, deadline_s=DEADLINE_S).run(programs.expert.refusal, subject, mesh, list(bad.values()))
+    for text, answers in zip(bad, zip(*done.results, strict=True), strict=True):
+        checks.expert.assert_refused(done, text, answers)
+    for rank, rows in enumerate(done.ledgers):
+        assert rows == (), f"{done.where(rank)}: sent something before it refused"
 
 
 @pytest.mark.claim("C9")
@@ -233,9 +238,7 @@ def test_c9_routes_that_cannot_be_are_refused_together(disturb, mesh, text, rank
     subject.require("expert.tp" if disturb == "tp" else "expert.replay")
     case = workloads.expert.case("disturbed", mesh, "scattered", ExpertPlan(8, 2), replay=disturb == "bad_id")
     done = ranks(4, deadline_s=DEADLINE_S).run(programs.expert.refusal, subject, mesh, [case], disturb)
-    for rank, (answer,) in enumerate(done.results):
-        assert answer.startswith("InvalidPlan"), f"{done.where(rank)}: {disturb}: {answer}"
-        assert text in answer, f"{done.where(rank)}: {disturb}: {answer}"
+    checks.expert.assert_refused(done, text, [answer for (answer,) in done.results])
 
 
 @pytest.mark.claim("C9")

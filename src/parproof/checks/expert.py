@@ -19,6 +19,8 @@ from parproof.cost.traffic import Traffic
 from parproof.ledger.rows import Row
 from parproof.oracles.expert import Answer
 from parproof.programs.expert import Outcome
+from parproof.programs.expert_times import Called
+from parproof.ranks.run import Run
 from parproof.subjects.expert_protocol import Exchange
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.expert import HIDDEN, Case
@@ -205,3 +207,22 @@ def _exchanges(rows: Sequence[Row], case_name: str) -> list[Row]:
     return [
         r for r in rows if r.op == "all_to_all" and r.phase.startswith(f"{case_name}/") and r.dtype != "int64"
     ]
+
+
+def assert_calls(results: Sequence[Sequence[Called]], pairs: Sequence[tuple[Case, Answer]]) -> None:
+    """Every call of one layer gives what a new layer would: results[rank][case]."""
+    __tracebackhide__ = True
+    for rank, of_rank in enumerate(results):
+        for (case, answer), called in zip(pairs, of_rank, strict=True):
+            for number, output in enumerate(called.outputs):
+                what = f"call {number} of {case.name}: output"
+                expected = answer.outputs[case.mesh.shard(rank)]
+                assert_exact(output, expected, where=f"rank {rank} of {len(results)}", what=what)
+
+
+def assert_refused(run: Run, text: str, answers: Sequence[str]) -> None:
+    """answers[rank]: all of them InvalidPlan with this text in it."""
+    __tracebackhide__ = True
+    for rank, answer in enumerate(answers):
+        assert answer.startswith("InvalidPlan"), f"{run.where(rank)}: {text}: {answer}"
+        assert text in answer, f"{run.where(rank)}: {text}: {answer}"

@@ -207,6 +207,12 @@ class LaterTokensFirst(LyingLayer):
         return backwards.flip(0, 1)
 
 
+class KeepsTheFirstRoutes(LyingLayer):
+    def choose(self, logits: Tensor) -> Tensor:
+        chosen: Tensor = self.__dict__.setdefault("chosen_before", super().choose(logits))
+        return chosen if chosen.shape[0] == logits.shape[0] else super().choose(logits)
+
+
 class FirstChoicesFirst(LyingLayer):
     def positions(self, ids: Tensor) -> Tensor:
         return super().positions(ids.T.contiguous()).T.contiguous()
