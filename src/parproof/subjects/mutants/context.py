@@ -44,6 +44,14 @@ class StrictlyCausal(Softmax):
         return mask
 
 
+class BalanceMeansCausal(Softmax):
+    def allowed(self, queries: Sequence[int], keys: Sequence[int]) -> Tensor:
+        mask = super().allowed(queries, keys)
+        if self.plan.balance == "zigzag":
+            mask = mask & (torch.tensor(keys).unsqueeze(0) <= torch.tensor(queries).unsqueeze(1))
+        return mask
+
+
 class NoPeak(Softmax):
     def partial(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Partial:
         weights = torch.exp(self.scores(q, k, allowed))
@@ -225,6 +233,7 @@ LIES = SimpleNamespace(
     local_mask=_arithmetic(LocalMask),
     no_documents=_arithmetic(NoDocuments),
     strictly_causal=_arithmetic(StrictlyCausal),
+    balance_means_causal=_arithmetic(BalanceMeansCausal),
     no_peak=_arithmetic(NoPeak),
     keeps_old_numerator=_arithmetic(KeepsOldNumerator),
     keeps_old_denominator=_arithmetic(KeepsOldDenominator),
