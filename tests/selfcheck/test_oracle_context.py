@@ -27,7 +27,9 @@ def by_autograd(whole, shared, causal):
     seen = torch.ones(q.shape[2], keys.shape[2], dtype=torch.bool)
     if causal:
         seen = seen.tril(prefix.shape[2])
-    out = torch.nn.functional.scaled_dot_product_attention(normed["q"], keys, values, attn_mask=seen)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        normed["q"], keys, values, attn_mask=seen, enable_gqa=True
+    )
     out.backward(whole[3])
     return {"out": out.detach(), "dq": q.grad, "dk": k.grad, "dv": v.grad} | {
         name: leaf.grad for name, leaf in leaves.items()
@@ -40,7 +42,7 @@ def test_results_are_those_of_automatic_differentiation(kind):
     import torch
 
     sharing = SHARINGS[kind]
-    whole, shared = workloads.context.sharing(sharing, heads=2)
+    whole, shared = workloads.context.sharing(sharing, heads=2, kv_heads=sharing.kv_heads // 4)
     real = [t[:, :, : LENGTH - sharing.padding] for t in whole]
     exact, absolute, _ = oracles.context_sharing.dense(*real, shared, causal=sharing.causal)
     for name, expected in by_autograd(real, shared, sharing.causal).items():

@@ -84,23 +84,26 @@ def assert_shared(
 
 
 def assert_exchanged(
-    run: Run, algorithm: str, whole: Sequence[Tensor], shared: Mapping[str, Tensor] | None = None
+    run: Run,
+    algorithm: str,
+    whole: Sequence[Tensor],
+    shared: Mapping[str, Tensor] | None = None,
+    groups: int = 1,
 ) -> list[Traffic]:
     """Every rank's ledger is what the formula says of the case, phase by phase; returns the prediction."""
     __tracebackhide__ = True
-    q_bytes, kv_bytes = (t.numel() * t.element_size() // run.world_size for t in whole[:2])
+    p = run.world_size // groups
+    q_bytes, kv_bytes = (t.numel() * t.element_size() // p for t in whole[:2])
     widened = max(whole[0].element_size(), 4) // whole[0].element_size()
     predicted = cost.traffic(
         algorithm,
         kv_bytes=kv_bytes,
         q_bytes=q_bytes,
         accumulator_kv_bytes=kv_bytes * widened,
-        world_size=run.world_size,
+        world_size=p,
     )
     if shared:
-        predicted += cost.shared_traffic(
-            [t.numel() * t.element_size() for t in shared.values()], run.world_size
-        )
+        predicted += cost.shared_traffic([t.numel() * t.element_size() for t in shared.values()], p)
     for rank, rows in enumerate(run.ledgers):
         assert_ledger(rows, predicted, where=run.where(rank))
     return predicted

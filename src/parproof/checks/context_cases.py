@@ -41,6 +41,6 @@ def plain(
 def shared(kind: str) -> tuple[Whole, dict[str, Tensor], Answer]:
     """(whole sequence, what all ranks hold, the oracle's answer for the positions that are no padding)."""
     sharing = SHARINGS[kind]
-    whole, held = workloads.context.sharing(sharing, heads=8)
+    whole, held = workloads.context.sharing(sharing, heads=8, kv_heads=sharing.kv_heads)
     q, k, v, d_out = (t[:, :, : LENGTH - sharing.padding] for t in whole)
     return whole, held, oracles.context_sharing.dense(q, k, v, d_out, held, causal=sharing.causal)

@@ -27,11 +27,16 @@ def attend(
 
     Positions come from the subject; q, k, v are handed in as transposed (non-contiguous) views, as models do.
     """
-    group = ctx.group
-    if interleaved_groups:
-        groups = [dist.new_group(list(range(first, ctx.world_size, 2))) for first in (0, 1)]
-        group = groups[ctx.rank % 2]
-    return _call(ctx, subject.make("context"), plan, whole, group)
+    return _call(ctx, subject.make("context"), plan, whole, _group(ctx, interleaved_groups))
+
+
+def _group(ctx: RankContext, interleaved: bool) -> ProcessGroup:
+    """The world, or this rank's one of two groups of every other rank."""
+    if not interleaved:
+        return ctx.group
+    groups = [dist.new_group(list(range(first, ctx.world_size, 2))) for first in (0, 1)]
+    mine: ProcessGroup = groups[ctx.rank % 2]
+    return mine
 
 
 def attend_often(
@@ -84,11 +89,12 @@ def attend_sharing(
     plan: ContextPlan,
     whole: tuple[Tensor, Tensor, Tensor, Tensor],
     shared: Mapping[str, Tensor],
+    interleaved_groups: bool = False,
 ) -> dict[str, Any]:
     """As attend, with tensors that every rank holds; their gradients come last, in phase «finish»."""
-    attention = subject.make("context")
-    layer = attention.sharing(shared, plan, ctx.group)
-    made = _call(ctx, attention, plan, whole, ctx.group, layer)
+    attention, group = subject.make("context"), _group(ctx, interleaved_groups)
+    layer = attention.sharing(shared, plan, group)
+    made = _call(ctx, attention, plan, whole, group, layer)
     with ctx.phase("finish"):
         made["shared"] = {name: t.detach().contiguous() for name, t in layer.gradients().items()}
     return made

@@ -27,7 +27,7 @@ def tensors(*, heads: int, kv_heads: int, length: int, dtype: torch.dtype, magni
     return q, integers(kv_heads, 2), integers(kv_heads, 8), integers(heads, 3)
 
 
-def sharing(kind: Sharing, *, heads: int) -> tuple[Whole, dict[str, Tensor]]:
+def sharing(kind: Sharing, *, heads: int, kv_heads: int) -> tuple[Whole, dict[str, Tensor]]:
     """((q, k, v, d_out), what all ranks hold), float64. Odd integers: a norm of zero would multiply by 1/sqrt(eps).
 
     Padding holds values like any other, as embeddings of a padding token do, but nothing depends on it: d_out is 0.
@@ -37,14 +37,13 @@ def sharing(kind: Sharing, *, heads: int) -> tuple[Whole, dict[str, Tensor]]:
     def odd(*shape: int) -> Tensor:
         return torch.randint(-2, 2, shape, generator=generator).double() * 2 + 1
 
-    shape = (BATCH, heads, LENGTH, HEAD_WIDTH)
-    q, k, v, d_out = odd(*shape), odd(*shape), odd(*shape), odd(*shape)
+    q, k, v, d_out = (odd(BATCH, n, LENGTH, HEAD_WIDTH) for n in (heads, kv_heads, kv_heads, heads))
     d_out[:, :, LENGTH - kind.padding :] = 0.0
     shared: dict[str, Tensor] = {}
     if kind.norm:
-        width = HEAD_WIDTH * (heads if kind.norm == "all" else 1)
-        shared |= {"q_weight": odd(width) / 2, "k_weight": odd(width) / 2}
+        for name, together in (("q_weight", heads), ("k_weight", kv_heads)):
+            shared[name] = odd(HEAD_WIDTH * (together if kind.norm == "all" else 1)) / 2
     if kind.prefix:
-        prefix = (BATCH, heads, kind.prefix, HEAD_WIDTH)
+        prefix = (BATCH, kv_heads, kind.prefix, HEAD_WIDTH)
         shared |= {"prefix_k": odd(*prefix), "prefix_v": odd(*prefix) * 2}
     return (q, k, v, d_out), shared

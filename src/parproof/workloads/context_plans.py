@@ -22,12 +22,15 @@ class Sharing:
     """What all ranks hold whole: norm weights of one head («head») or of all («all»), a prefix of so many keys.
 
     padding   positions at the end that stand for nothing: a document of their own, without a gradient
+    kv_heads  of 8 query heads; groups: one of 4 ranks, or ranks 0, 2 and 1, 3 apart
     """
 
     norm: str = ""
     prefix: int = 0
     padding: int = 0
     causal: bool = True
+    kv_heads: int = 8
+    groups: int = 1
 
     def plan(self, variant: str) -> ContextPlan:
         """Causal ones go around balanced."""
@@ -38,8 +41,9 @@ class Sharing:
     def needs(self, variant: str) -> tuple[str, ...]:
         """Capabilities that it takes."""
         plan = self.plan(variant)
-        kinds = {"norms": self.norm, "prefix": self.prefix, "documents": self.padding}
+        kinds: dict[str, object] = {"norms": self.norm, "prefix": self.prefix, "documents": self.padding}
         mask = "causal" if self.causal else "full"
+        kinds[f"grouped_heads.{mask}"] = self.kv_heads < 8
         wanted = [f"context.{variant}.{kind}" for kind, asked in kinds.items() if asked]
         return f"context.{variant}.{plan.balance}.{mask}.float64", *wanted
 
@@ -52,6 +56,9 @@ SHARINGS = {
     "prefix_of_5": Sharing(prefix=5),
     "prefix_of_5_full": Sharing(prefix=5, causal=False),
     "prefix_and_norm": Sharing("head", prefix=1),
+    "prefix_and_norm_of_shared_heads": Sharing("all", prefix=3, kv_heads=4),
+    "norm_in_two_groups": Sharing("head", groups=2),
+    "prefix_in_two_groups": Sharing(prefix=2, groups=2),
 }
 
 # (plan, query heads, key/value heads, text of the refusal)

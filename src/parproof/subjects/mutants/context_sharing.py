@@ -29,6 +29,12 @@ class MeanOverRanks(ContextWire):
         return super().sum_over_ranks(x) / self.p
 
 
+class SumsOverTheWorld(ContextWire):
+    def sum_over_ranks(self, x: Tensor) -> Tensor:
+        self.group = dist.group.WORLD  # type: ignore[assignment]
+        return super().sum_over_ranks(x)
+
+
 class GathersToSum(ContextWire):
     def sum_over_ranks(self, x: Tensor) -> Tensor:
         parts = [torch.empty_like(x) for _ in range(self.p)]
@@ -110,6 +116,7 @@ def _layer(lie: type[SharingAttention]) -> type[ContextAttention]:
 LIES = SimpleNamespace(
     shared_gradient_of_own_positions=_exchange(OwnPositionsOnly),
     shared_gradient_is_a_mean=_exchange(MeanOverRanks),
+    shared_gradient_over_the_world=_exchange(SumsOverTheWorld),
     gathers_to_sum=_exchange(GathersToSum),
     prefix_counts_each_round=_exchange(JoinsEachRound),
     prefix_is_exchanged=_exchange(ExchangesThePrefix),
