@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import torch
@@ -55,32 +54,32 @@ def dense(
 def norm(x: Tensor, weight: Tensor) -> Tensor:
     """RMS norm of [b, h, S, d], one position at a time; a weight of d elements is for each head, of h·d for all."""
     made = torch.zeros_like(x)
-    for index, row, scale in _rows(x, weight):
-        size = math.sqrt(sum(float(e) ** 2 for e in row) / len(row) + NORM_EPS)
-        made[index] = (row / size * scale).view_as(made[index])
+    for i in range(x.shape[2]):
+        rows = _rows(x[:, :, i], weight)
+        unit = rows / _size(rows)
+        made[:, :, i] = (unit * weight.double()).view_as(made[:, :, i])
     return made
 
 
 def norm_gradients(x: Tensor, weight: Tensor, d_normed: Tensor, is_absolute: bool) -> tuple[Tensor, Tensor]:
     """(dx, d weight) for the gradient of the normed x; is_absolute: the same sums over absolute values."""
     dx, d_weight = torch.zeros_like(x), torch.zeros_like(weight, dtype=torch.float64)
-    for index, row, scale in _rows(x, weight):
-        back = d_normed[index].flatten()
-        size = math.sqrt(float(row @ row) / len(row) + NORM_EPS)
-        unit = row / size
-        if is_absolute:
-            unit, scale = unit.abs(), scale.abs()
+    scale = weight.double().abs() if is_absolute else weight.double()
+    for i in range(x.shape[2]):
+        rows, back = _rows(x[:, :, i], weight), _rows(d_normed[:, :, i], weight)
+        unit = rows.abs() / _size(rows) if is_absolute else rows / _size(rows)
         d_unit = back * scale
-        along = unit * (d_unit @ unit) / len(row)
-        dx[index] = ((d_unit + along if is_absolute else d_unit - along) / size).view_as(dx[index])
-        d_weight += back * unit
+        along = unit * torch.einsum("rn,rn->r", d_unit, unit).unsqueeze(1) / rows.shape[1]
+        dx[:, :, i] = ((d_unit + along if is_absolute else d_unit - along) / _size(rows)).view_as(dx[:, :, i])
+        d_weight += torch.einsum("rn,rn->n", back, unit)
     return dx, d_weight
 
 
-def _rows(x: Tensor, weight: Tensor) -> list[tuple[tuple[int | slice, ...], Tensor, Tensor]]:
-    """(index, values that are normed together, their weights)."""
-    b, h, s, d = x.shape
-    each_head = weight.numel() == d
-    heads: list[int | slice] = [*range(h)] if each_head else [slice(None)]
-    places = [(i, head, position) for i in range(b) for head in heads for position in range(s)]
-    return [(place, x[place].flatten(), weight.double()) for place in places]
+def _rows(at_position: Tensor, weight: Tensor) -> Tensor:
+    """[b, h, d] → [rows, n]: the values that are normed together."""
+    return at_position.reshape(-1, weight.numel())
+
+
+def _size(rows: Tensor) -> Tensor:
+    """sqrt(mean(x²) + eps) of each row."""
+    return torch.sqrt(torch.einsum("rn,rn->r", rows, rows).unsqueeze(1) / rows.shape[1] + NORM_EPS)

@@ -55,10 +55,8 @@ SHARINGS = {
     "norm_of_22_padded_to_24": Sharing("all", padding=2),
     "prefix_of_5": Sharing(prefix=5),
     "prefix_of_5_full": Sharing(prefix=5, causal=False),
-    "prefix_and_norm": Sharing("head", prefix=1),
     "prefix_and_norm_of_shared_heads": Sharing("all", prefix=3, kv_heads=4),
     "norm_in_two_groups": Sharing("head", groups=2),
-    "prefix_in_two_groups": Sharing(prefix=2, groups=2),
 }
 
 # (plan, query heads, key/value heads, text of the refusal)
