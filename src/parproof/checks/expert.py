@@ -21,7 +21,7 @@ from parproof.oracles.expert import Answer
 from parproof.programs.expert import Outcome
 from parproof.programs.expert_times import Called
 from parproof.ranks.run import Run
-from parproof.subjects.expert_protocol import Exchange
+from parproof.subjects.expert_protocol import Account, Exchange, ExpertParallel
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.expert import HIDDEN, Case
 
@@ -200,6 +200,21 @@ def dispatched_bytes(ledgers: Sequence[Sequence[Row]], case: Case) -> tuple[int,
         handed_in += row.in_bytes
         left += row.in_bytes - row.in_parts[row.members.index(rank)]
     return left, handed_in
+
+
+def assert_network_bytes(
+    ledgers: Sequence[Sequence[Row]], case: Case, answer: Answer, figures: ExpertParallel
+) -> Account:
+    """An account of the oracle's routes tells the bytes that the ledger saw leave, and those handed in; returns it."""
+    __tracebackhide__ = True
+    sized = sizes(case, answer, 0)
+    routes = [[[e for e in token if e >= 0] for token in ids.tolist()] for ids in answer.ids]
+    account = figures.account(case.plan, routes, sized.owners, width=sized.width, element_bytes=8)
+    left, handed_in = dispatched_bytes(ledgers, case)
+    assert account.network_bytes == left, f"{case.name}: network bytes {account.network_bytes}, {left} left"
+    kept = account.effective_tokens * sized.width * 8
+    assert kept == handed_in, f"{case.name}: {kept} bytes of kept routes, {handed_in} handed in"
+    return account
 
 
 def _exchanges(rows: Sequence[Row], case_name: str) -> list[Row]:

@@ -105,6 +105,7 @@ STREAMS = {
     "sessions_under_load": sessions_under_load,
     "simultaneous": simultaneous,
     "idle_gaps": idle_gaps,
+    "real_work": real_work,
 }
 
 
