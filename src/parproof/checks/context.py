@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from parproof import oracles
 from parproof.checks.bounds import cancellation_bound
 from parproof.checks.ledger import assert_ledger
 from parproof.checks.values import assert_exact, assert_within
@@ -107,6 +108,30 @@ def assert_exchanged(
     for rank, rows in enumerate(run.ledgers):
         assert_ledger(rows, predicted, where=run.where(rank))
     return predicted
+
+
+def assert_layout(held: Sequence[Sequence[int]], plan: ContextPlan) -> list[int]:
+    """Every position once; equal causal work where a layout is for that; the holders it names. Returns the work."""
+    __tracebackhide__ = True
+    length, documents, world = plan.sequence_length, plan.document_lengths, len(held)
+    assert sorted(itertools.chain(*held)) == list(range(length)), f"positions held: {held}"
+    work = [
+        oracles.context.visible_pairs(list(positions), causal=True, length=length, document_lengths=documents)
+        for positions in held
+    ]
+    if plan.balance == "document_zigzag" or (plan.balance == "zigzag" and not documents):
+        assert len(set(work)) == 1, f"causal work per rank: {work}"
+    for rank, positions in enumerate(held):
+        owners = [
+            oracles.context.holder(
+                i, balance=plan.balance, length=length, world_size=world, document_lengths=documents
+            )
+            for i in positions
+        ]
+        assert owners == [rank] * len(positions), (
+            f"rank {rank} of {world}: {plan.balance} gives its positions to {owners}"
+        )
+    return work
 
 
 def assert_refused(run: Run, text: str) -> None:

@@ -68,8 +68,12 @@ def largest_score(q: Tensor, k: Tensor) -> float:
     return float((torch.einsum("bhid,bhjd->bhij", q.double(), wide) * q.shape[-1] ** -0.5).abs().max())
 
 
-def holder(position: int, *, balance: str, length: int, world_size: int) -> int:
+def holder(
+    position: int, *, balance: str, length: int, world_size: int, document_lengths: tuple[int, ...] = ()
+) -> int:
     """Which rank holds a global position, by the layout's definition."""
+    if balance == "document_zigzag":
+        length, position = document_of(position, document_lengths or (length,))
     if balance == "striped":
         return position % world_size
     if balance == "contiguous":
@@ -78,6 +82,18 @@ def holder(position: int, *, balance: str, length: int, world_size: int) -> int:
     return min(block, 2 * world_size - 1 - block)
 
 
-def visible_pairs(positions: list[int], *, causal: bool, length: int) -> int:
-    """(query, key) pairs a rank has to compute, one document."""
-    return sum(i + 1 for i in positions) if causal else len(positions) * length
+def document_of(position: int, document_lengths: tuple[int, ...]) -> tuple[int, int]:
+    """(length of the position's document, place in it)."""
+    for length in document_lengths:
+        if position < length:
+            return length, position
+        position -= length
+    raise IndexError(f"no document holds position {position} behind the last")
+
+
+def visible_pairs(
+    positions: list[int], *, causal: bool, length: int, document_lengths: tuple[int, ...] = ()
+) -> int:
+    """(query, key) pairs a rank has to compute."""
+    seen = [document_of(i, document_lengths or (length,)) for i in positions]
+    return sum(place + 1 if causal else whole for whole, place in seen)

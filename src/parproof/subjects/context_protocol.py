@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 VARIANTS = ("ring", "all_gather", "ulysses")
-BALANCES = ("contiguous", "zigzag", "striped")
+BALANCES = ("contiguous", "zigzag", "striped", "document_zigzag")
 SHARED = ("q_weight", "k_weight", "prefix_k", "prefix_v")
 NORM_EPS = 2.0**-20
 
@@ -22,7 +22,8 @@ class ContextPlan:
 
     variant            ring: K/V travel rank to rank; all_gather: each rank gets all K/V;
                        ulysses: all-to-all from sequence shards to head shards and back
-    balance            contiguous blocks; zigzag: block i and block 2p−1−i; striped: every p-th position
+    balance            contiguous blocks; zigzag: block i and block 2p−1−i; striped: every p-th position;
+                       document_zigzag: zigzag within each document, which a rank holds one after another
     sequence_length    S, of the whole sequence
     document_lengths   attention stays within a document; empty: one document
     """

@@ -8,12 +8,15 @@ from parproof.subjects.context_protocol import ContextPlan
 
 LENGTH = 24  # splits into 2, 3 and 4 ranks, and into zigzag halves of each
 DOCUMENTS = 5, 11, 8
+WHOLE_LAYOUTS = ("contiguous", "zigzag", "striped")  # the others need documents
+EVEN_DOCUMENTS = {2: (4, 12, 8), 3: (6, 18), 4: (8, 16)}  # by ranks: each document splits into zigzag halves
 # documents that are packed into one sequence, and the layout that splits it
 PACKED = {
     "three_documents": (DOCUMENTS, "contiguous"),
     "lone_tokens": ((1, 22, 1), "contiguous"),
     "three_documents_zigzag": (DOCUMENTS, "zigzag"),
     "three_documents_striped": (DOCUMENTS, "striped"),
+    "each_document_zigzag": (EVEN_DOCUMENTS[4], "document_zigzag"),
 }
 
 
@@ -66,6 +69,12 @@ REFUSED = {
     "empty": (ContextPlan("ring", "contiguous", True, 0), 4, 4, "sequence of 0 over 2 ranks"),
     "heads": (ContextPlan("ulysses", "contiguous", True, 24), 3, 3, "3 query and 3 key/value heads"),
     "sharing": (ContextPlan("ring", "contiguous", True, 24), 4, 3, "4 query heads on 3 key/value heads"),
+    "document_zigzag": (
+        ContextPlan("ring", "document_zigzag", True, 24, (6, 18)),
+        4,
+        4,
+        "document of 6 over 2 ranks",
+    ),
     "documents": (ContextPlan("ring", "contiguous", True, 24, (5, 6)), 4, 4, "documents of 11 positions"),
     "variant": (ContextPlan("star", "contiguous", True, 24), 4, 4, "variant 'star'"),
     "balance": (ContextPlan("ring", "random", True, 24), 4, 4, "balance 'random'"),

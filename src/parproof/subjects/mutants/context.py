@@ -202,6 +202,19 @@ class CallsItZigzag(ContextAttention):
         )
 
 
+class OrdersByDocument(ContextAttention):
+    def positions(self, plan: ContextPlan, rank: int, world_size: int) -> list[int]:
+        if plan.balance != "document_zigzag":
+            return super().positions(plan, rank, world_size)
+        everyone = [super(OrdersByDocument, self).positions(plan, r, world_size) for r in range(world_size)]
+        ends = torch.tensor(plan.document_lengths).cumsum(0).tolist()
+        order = sorted(
+            ((sum(end <= i for end in ends), r, i) for r, held in enumerate(everyone) for i in held)
+        )
+        share = len(order) // world_size
+        return [i for *_, i in order[rank * share : (rank + 1) * share]]
+
+
 class DropsTheRemainder(ContextAttention):
     def positions(self, plan: ContextPlan, rank: int, world_size: int) -> list[int]:
         try:
@@ -255,6 +268,7 @@ LIES = SimpleNamespace(
     reversed_gather=_exchange(ReversedGather),
     heads_from_the_end=_exchange(HeadsFromTheEnd),
     spreads_heads_first=SpreadsHeadsFirst,
+    orders_by_document=OrdersByDocument,
     calls_it_zigzag=CallsItZigzag,
     drops_the_remainder=DropsTheRemainder,
     biggest_part_wins=MeansOverParts,

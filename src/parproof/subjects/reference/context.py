@@ -30,9 +30,15 @@ class ContextAttention:
         if plan.balance == "contiguous":
             size = length // p
             return list(range(rank * size, (rank + 1) * size))
-        size = length // (2 * p)
-        late = 2 * p - 1 - rank
-        return [*range(rank * size, (rank + 1) * size), *range(late * size, (late + 1) * size)]
+        documents = plan.document_lengths if plan.balance == "document_zigzag" else ()
+        held: list[int] = []
+        start = 0
+        for of_document in documents or (length,):
+            size = of_document // (2 * p)
+            for block in (rank, 2 * p - 1 - rank):
+                held += range(start + block * size, start + (block + 1) * size)
+            start += of_document
+        return held
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: dist.ProcessGroup) -> Tensor:
         """See the protocol."""
@@ -83,7 +89,7 @@ def check_layout(plan: ContextPlan, world_size: int) -> None:
         raise InvalidPlan(f"variant {plan.variant!r}", expected=f"one of {', '.join(VARIANTS)}", where=where)
     if plan.balance not in BALANCES:
         raise InvalidPlan(f"balance {plan.balance!r}", expected=f"one of {', '.join(BALANCES)}", where=where)
-    parts = 2 * world_size if plan.balance == "zigzag" else world_size
+    parts = 2 * world_size if plan.balance.endswith("zigzag") else world_size
     if plan.sequence_length < parts or plan.sequence_length % parts:
         raise InvalidPlan(
             f"sequence of {plan.sequence_length} over {world_size} ranks ({plan.balance})",
@@ -98,6 +104,13 @@ def check_layout(plan: ContextPlan, world_size: int) -> None:
             f"documents of {sum(plan.document_lengths)} positions in all",
             expected=f"positive lengths that sum to {plan.sequence_length}",
             where=where,
+        )
+    if plan.balance == "document_zigzag" and (uneven := [n for n in plan.document_lengths if n % parts]):
+        raise InvalidPlan(
+            f"document of {uneven[0]} over {world_size} ranks (document_zigzag)",
+            expected=f"multiples of {parts}",
+            where=where,
+            next_step="pad each document before the sequence is split",
         )
 
 

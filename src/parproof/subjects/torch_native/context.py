@@ -19,7 +19,10 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._context_parallel import _attention
-from torch.distributed.tensor.experimental._context_parallel._load_balancer import _HeadTailLoadBalancer
+from torch.distributed.tensor.experimental._context_parallel._load_balancer import (
+    _HeadTailLoadBalancer,
+    _PerDocumentHeadTailLoadBalancer,
+)
 from torch.distributed.tensor.parallel import SequenceParallel, parallelize_module
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -33,12 +36,19 @@ class ContextAttention:
     """Variants by torch's rotation method: all-to-all is the ring, all-gather the other."""
 
     def positions(self, plan: ContextPlan, rank: int, world_size: int) -> list[int]:
-        """See the protocol; zigzag as torch's own balancer orders it."""
-        whole = torch.arange(plan.sequence_length)
+        """See the protocol; as torch's own balancers order it, each rank a chunk."""
+        whole, cpu = torch.arange(plan.sequence_length), torch.device("cpu")
         if plan.balance == "zigzag":
-            balancer = _HeadTailLoadBalancer(plan.sequence_length, world_size, torch.device("cpu"))
+            balancer = _HeadTailLoadBalancer(plan.sequence_length, world_size, cpu)
             whole = whole[balancer._generate_indices(restore=False).flatten()]
+        if plan.balance == "document_zigzag":
+            whole = self._by_document(plan, world_size)
         return [int(i) for i in whole.chunk(world_size)[rank]]
+
+    def _by_document(self, plan: ContextPlan, world_size: int) -> Tensor:
+        lengths = [list(plan.document_lengths)]
+        balancer = _PerDocumentHeadTailLoadBalancer(lengths, world_size, torch.device("cpu"))
+        return balancer._generate_indices(restore=False).flatten()
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: ProcessGroup) -> Tensor:
         """See the protocol."""
@@ -69,7 +79,9 @@ class ContextAttention:
         self, q: Tensor, k: Tensor, v: Tensor, plan: ContextPlan, group: ProcessGroup
     ) -> Tensor:
         """context_parallel splits whole buffers; q, k and v are split already, so the positions are its buffer."""
-        mine = torch.arange(plan.sequence_length)
+        # context_parallel knows the balancer of whole sequences; what another one orders, the caller orders.
+        each = plan.balance == "document_zigzag"
+        mine = self._by_document(plan, group.size()) if each else torch.arange(plan.sequence_length)
         mesh = DeviceMesh.from_group(group, q.device.type)
         with context_parallel(mesh, buffers=[mine], buffer_seq_dims=[0]), sdpa_kernel(SDPBackend.MATH):
             mask = self._mask(mine, plan, group.size()) if plan.document_lengths else None
