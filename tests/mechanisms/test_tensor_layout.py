@@ -207,12 +207,13 @@ def test_c11_statistics_of_unequal_parts(p, ranks, subject, evidence):
 
 
 @pytest.mark.claim("C11")
-@pytest.mark.parametrize("operation", ["views", "fills"])
+@pytest.mark.parametrize("operation", ["views", "fills", "fills_elsewhere"])
 @over_p
 def test_c11_views_and_writes_reach_the_elements_they_name(p, operation, ranks, subject, evidence):
     """A view that crosses parts; a slice that lies in one part, in several, or in none of a rank's."""
     cases = getattr(workloads.layouts, operation)(p)
-    run = ranks(p).run(getattr(programs.layouts, operation), subject, cases)
+    program = programs.layouts.views if operation == "views" else programs.layouts.fills
+    run = ranks(p).run(program, subject, cases)
     for number, case in enumerate(cases):
         by_rank = [result[number] for result in run.results]
         checks.layouts.assert_whole(by_rank, case.whole(), f"{case}", may_refuse=operation == "views")

@@ -44,6 +44,7 @@ IMPOSSIBLE = {
 }
 
 
+# Tried with ddp, zero1 and zero3; zero2 and hsdp read a checkpoint as zero3 does.
 # kind → (model and dtype that were saved, those of the target, what a refusal names, whether exact values will do)
 FOREIGN = {
     "surplus": (("gated", "float64"), ("smooth", "float64"), "gate", False),

@@ -256,13 +256,29 @@ def views(ranks: int) -> list[View]:
     ]
 
 
+_SLICES = (((0, 11), (2, 4)), ((4, 9), (0, 6)), ((0, 1), (0, 6)), ((9, 11), (5, 6)))
+
+
 def fills(ranks: int) -> list[Fill]:
-    """Slices in one part, across parts, and of one row."""
+    """Slices along the split dim: in one part, across parts, of one row."""
     return [
-        Fill((11, 6), line(ranks, placement), where)
-        for placement in ("S0", "S1", "R")
-        for where in [((0, 11), (2, 4)), ((4, 9), (0, 6)), ((0, 1), (0, 6)), ((9, 11), (5, 6))]
+        Fill((11, 6), line(ranks, f"S{dim}"), where)
+        for dim, size in enumerate((11, 6))
+        for where in _SLICES
+        if where[dim] != (0, size)
     ]
+
+
+def fills_elsewhere(ranks: int) -> list[Fill]:
+    """Slices that take the split dim whole, and slices of a tensor that is not split."""
+    placements = [("S0", 11, 0), ("S1", 6, 1)]
+    across = [
+        Fill((11, 6), line(ranks, p), where)
+        for p, size, dim in placements
+        for where in _SLICES
+        if where[dim] == (0, size)
+    ]
+    return across + [Fill((11, 6), line(ranks, "R"), where) for where in _SLICES]
 
 
 def statistic(shape: tuple[int, ...], name: str) -> Tensor:
