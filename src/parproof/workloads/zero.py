@@ -107,12 +107,12 @@ class Products(nn.Module):
     def __init__(self, *, linear: bool = False) -> None:
         super().__init__()
         self.linear = linear
-        self.inlet = nn.Linear(IN, OUT, bias=False)
+        self.inlet = nn.Linear(IN, HIDDEN if linear else OUT, bias=False)
         self.blocks = nn.ModuleList([self._block(), self._block()])
 
     def _block(self) -> nn.Sequential:
         if self.linear:
-            return nn.Sequential(nn.Linear(IN, OUT))
+            return nn.Sequential(nn.Linear(IN, HIDDEN))
         return nn.Sequential(nn.Linear(IN, HIDDEN, bias=False), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=False))
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -180,8 +180,8 @@ def global_batch(kind: str, window: int, dtype: torch.dtype) -> tuple[Tensor, Te
         tokens = torch.randint(0, VOCABULARY, (2, 24), generator=generator)
         return tokens[0], tokens[1]
     if kind in EXACT_KINDS:
-        samples = 24 if kind == "linear" else 16
-        numbers = torch.randint(-3, 4, (samples, IN + OUT), generator=generator).to(dtype)
+        size = (24, IN + HIDDEN) if kind == "linear" else (16, IN + OUT)
+        numbers = torch.randint(-3, 4, size, generator=generator).to(dtype)
     else:
         numbers = torch.randn(24, IN + OUT, generator=generator).to(dtype)
     x, target = numbers[:, :IN].contiguous(), numbers[:, IN:].contiguous()
