@@ -18,7 +18,13 @@ ROWS = [
     for line in PAGE.splitlines()
     if "#" in line and line[0] == "|"
 ]
-EXPERIMENTS = ("PAR-NCCL-COLLECTIVE", "PAR-TENSOR-LAYOUT", "PAR-ZERO-STATE")
+EXPERIMENTS = (
+    "PAR-NCCL-COLLECTIVE",
+    "PAR-TENSOR-LAYOUT",
+    "PAR-ZERO-STATE",
+    "PAR-CONTEXT-RING",
+    "PAR-EXPERT-DISPATCH",
+)
 CLAIMS = {f"{e.id}/{claim.id}" for e in registry.load().experiments for claim in e.claims}
 MUTANTS = {mutant.name: {f"{mutant.experiment}/{c}" for c in mutant.kills} for mutant in catalogue()}
 TESTS = "\n".join(path.read_text() for path in (ROOT / "tests" / "mechanisms").glob("test_*.py"))
