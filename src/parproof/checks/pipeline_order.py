@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from parproof.checks.pipeline import canonical, crossings, last_step, places
+from parproof.checks.pipeline import canonical, places
+from parproof.checks.pipeline_traffic import crossings, last_step, messages
 from parproof.cost.pipeline import FORWARD, WEIGHT, Event
 from parproof.cost.pipeline_timeline import needs, parts, problems
 from parproof.ranks.run import Run
@@ -118,7 +119,7 @@ def _assert_ledger(run: Run, case: Training, rank: int) -> None:
     needed: Counter[int] = Counter()
     produced: Counter[int] = Counter()
     for event, first, last in _spans(run.results[rank]["log"]):
-        for peer, count in _messages(event, placed, made, rank, arriving=True):
+        for peer, count, _ in messages(event, placed, made, arriving=True):
             needed[peer] += count
         for op, bound, at in (("recv", needed, first), ("send", produced, last)):
             calls = Counter(row.peer for row in run.ledgers[rank][begin : at.rows] if row.op == op)
@@ -128,21 +129,8 @@ def _assert_ledger(run: Run, case: Training, rank: int) -> None:
                         f"{run.where(rank)}: at {first.edge if op == 'recv' else 'end'} of {event} the ledger has"
                         f" {calls[peer]} {op} with rank {peer}, the order it reports needs {bound[peer]}"
                     )
-        for peer, count in _messages(event, placed, made, rank, arriving=False):
+        for peer, count, _ in messages(event, placed, made, arriving=False):
             produced[peer] += count
-
-
-def _messages(
-    event: Event, placed: Sequence[int], made: Sequence[object], rank: int, *, arriving: bool
-) -> Iterator[tuple[int, int]]:
-    """(peer, number of tensors) that an event waits for, or gives."""
-    if event.kind == WEIGHT:
-        return
-    step = 1 if (event.kind == FORWARD) != arriving else -1
-    other = event.stage + step
-    if 0 <= other < len(placed) and placed[other] != rank:
-        crossing = made[min(other, event.stage)]
-        yield placed[other], crossing[0 if event.kind == FORWARD else 2]  # type: ignore[index]
 
 
 def _assert_clock(run: Run, case: Training) -> None:
@@ -172,3 +160,18 @@ def occupancy(run: Run) -> list[tuple[float, list[float]]]:
         times = [at_s for rank in spans for span in rank for at_s in span]
         found.append((max(times) - min(times), [sum(end - start for start, end in rank) for rank in spans]))
     return found
+
+
+def assert_concurrent(steps: Sequence[tuple[float, Sequence[float]]], least_s: float) -> None:
+    """Some step leaves less idle than ranks that take turns would, and none ends before it can.
+
+    steps     of `occupancy`
+    least_s   makespan of the model, counting nothing but what every event is known to take
+    """
+    world = len(steps[0][1])
+    idle = min(1 - sum(busy_s) / (world * makespan_s) for makespan_s, busy_s in steps)
+    if idle >= 1 - 1 / world:
+        raise AssertionError(f"bubble {idle:.3f}: no two ranks work at the same time")
+    shortest_s = min(makespan_s for makespan_s, _ in steps)
+    if shortest_s < least_s:
+        raise AssertionError(f"makespan {shortest_s:.4f} s, shorter than the {least_s:.4f} s it has to take")

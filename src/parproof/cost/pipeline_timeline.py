@@ -156,12 +156,18 @@ def _leaves(event: Event, placement: Sequence[int]) -> bool:
     return 0 <= target < len(placement) and placement[target] != placement[event.stage]
 
 
-def peak_live_per_stage(orders: Sequence[Sequence[Event]], num_stages: int) -> list[int]:
-    """Micro-batches whose activations each stage holds at its peak: from forward to (weight) backward."""
+def peak_live_per_stage(
+    orders: Sequence[Sequence[Event]], num_stages: int, rows: Sequence[int] = ()
+) -> list[int]:
+    """Micro-batches whose activations each stage holds at its peak: from forward to (weight) backward.
+
+    rows   of each micro-batch; given, rows are counted and not micro-batches
+    """
     peaks, live = [0] * num_stages, [0] * num_stages
     for order in orders:
-        for kind, stage, _ in order:
-            live[stage] += (kind == FORWARD) - (kind in RELEASES)
+        for kind, stage, micro in order:
+            size = rows[micro] if rows else 1
+            live[stage] += size * ((kind == FORWARD) - (kind in RELEASES))
             peaks[stage] = max(peaks[stage], live[stage])
     return peaks
 
