@@ -146,6 +146,8 @@ def test_c5_the_order_is_the_schedules_and_really_happened(world, schedule, rows
     evidence.on("pipeline_chain", schedule=schedule, world=world, micro_batches=len(case.cut), rows=case.cut)
     evidence.measured(events=checks.pipeline_order.timed(run))
     checks.pipeline_order.assert_order(run, case)
+    found, model = checks.pipeline_order.makespan_slots(run, case)
+    evidence.measured(makespan_slots=found, modelled_makespan_slots=model)
     checks.pipeline_order.assert_reports_are_true(run, case)
 
 

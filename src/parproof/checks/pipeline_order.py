@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from parproof.checks.pipeline import canonical, places
 from parproof.checks.pipeline_traffic import crossings, last_step, messages
-from parproof.cost.pipeline import FORWARD, WEIGHT, Event
-from parproof.cost.pipeline_timeline import needs, parts, problems
+from parproof.cost.pipeline import FORWARD, V_SHAPED, WEIGHT, Event
+from parproof.cost.pipeline_orders import orders
+from parproof.cost.pipeline_timeline import needs, parts, problems, slots, timeline
 from parproof.ranks.run import Run
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _spans(log: Log) -> list[tuple[Event, Entry, Entry]]:
 
 
 def assert_order(run: Run, case: Training) -> None:
-    """Everything once, in an order that can run, equal to the canonical one where there is one."""
+    """Everything once, in an order that can run, equal to the canonical one where there is one, else as short."""
     placed, found = places(case, run.world_size), observed(run)
     for rank, result in enumerate(run.results):
         _assert_pairs(result["log"], run.where(rank))
@@ -56,6 +57,23 @@ def assert_order(run: Run, case: Training) -> None:
                 raise AssertionError(
                     f"{run.where(rank)}: event {position} of {case.plan.schedule}: observed {one}, expected {other}"
                 )
+
+    plan = case.plan
+    if plan.schedule in V_SHAPED and plan.num_micro_batches >= 2 * run.world_size - 1:
+        found_slots, model_slots = makespan_slots(run, case)
+        if found_slots > model_slots:
+            raise AssertionError(
+                f"order of events: {found_slots:g} slots, longer than the model's {model_slots:g}"
+                f" ({plan.schedule}, {plan.num_micro_batches} micro-batches)"
+            )
+
+
+def makespan_slots(run: Run, case: Training) -> tuple[float, float]:
+    """(of the observed orders, of the model's order), all parts of all stages one slot each, without transfers."""
+    placed, plan = places(case, run.world_size), case.plan
+    model = orders(plan.schedule, run.world_size, plan.num_micro_batches, plan.stages_per_rank)
+    found = timeline(observed(run), placed, slots).makespan_s
+    return found, timeline(model, placed, slots).makespan_s
 
 
 def _assert_pairs(log: Log, where: str) -> None:

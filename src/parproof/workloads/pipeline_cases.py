@@ -131,8 +131,9 @@ class Training:
         return self.plan.rows or (ROWS,) * self.plan.num_micro_batches
 
 
-# DualPipeV needs two micro-batches for each rank; 1F1B on four ranks shows its limit only with more than four.
-EIGHT = {("dual_pipe_v", 3), ("one_f_one_b", 4)}
+# DualPipeV needs two micro-batches for each rank, a zero-bubble V one less to have no bubble; 1F1B on four ranks shows
+# its limit only with more than four.
+EIGHT = {("dual_pipe_v", 3), ("zero_bubble_v", 3), ("one_f_one_b", 4)}
 
 
 def training(

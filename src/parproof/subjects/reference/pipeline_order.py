@@ -82,8 +82,14 @@ class Scheduler:
         }[self.plan.schedule]
 
     def urgency(self, work: Work) -> tuple[int, int, int]:
-        """Smallest first: backward makes room, deeper stages are nearer to a backward, weights can wait."""
-        kinds = "FIW" if self.plan.schedule == "zero_bubble" else "BIFW"
+        """Smallest first: what others wait for goes before weights, which can wait.
+
+        A forward goes first where there is room for it, in zero-bubble schedules, else a backward, which makes
+        room; then the deeper stage, which is nearer to a backward, but in a V the older micro-batch.
+        """
+        kinds = "FIW" if self.plan.schedule.startswith("zero_bubble") else "BIFW"
+        if self.plan.schedule == "zero_bubble_v":
+            return kinds.index(work.kind), work.micro, work.stage
         return kinds.index(work.kind), -work.stage, work.micro
 
     def _played(self) -> list[list[Work]]:
@@ -120,15 +126,10 @@ class Scheduler:
     def has_room(self, work: Work, rank: int, live: int, ahead: int) -> bool:
         """May this forward start? `live` forwards wait for their weights' backward, `ahead` for their inputs'.
 
-        zero_bubble starts no more than 1F1B does; zero_bubble_v keeps room for the second stage of the rank, or
-        neither could go on.
+        zero_bubble starts no more than 1F1B does. zero_bubble_v fills its room with the oldest, of either stage.
         """
-        limit = self.in_flight(rank)
-        if self.plan.schedule == "zero_bubble":
-            return live < limit and ahead < self.p - rank
-        if self.plan.schedule == "zero_bubble_v" and work.stage < self.p:
-            limit -= rank + 1
-        return live < limit
+        has_room = live < self.in_flight(rank)
+        return has_room and (self.plan.schedule != "zero_bubble" or ahead < self.p - rank)
 
     def _is_ready(self, work: Work, done: set[Work]) -> bool:
         kind, stage, micro = work
