@@ -58,6 +58,7 @@ def test_c1_losses_and_gradients_equal_one_process(world, schedule, rows, ranks,
     ("schedule", "m"),
     [
         ("fill_drain", 1),
+        ("one_f_one_b", 2),
         *((name, m) for name in ("fill_drain", "one_f_one_b", "zero_bubble") for m in (6, 8)),
     ],
 )
@@ -215,9 +216,7 @@ def test_c8_fewer_micro_batches_than_ranks_are_refused_or_right(schedule, ranks,
 
 
 @pytest.mark.claim("C9")
-@pytest.mark.parametrize(
-    "schedule", ["fill_drain", "one_f_one_b", "interleaved", "zero_bubble", "zero_bubble_v"]
-)
+@by_engine
 def test_c9_pipelines_side_by_side_take_the_mean_over_all_data(schedule, ranks, subject):
     """Two pipelines of two ranks: gradients are reduced once a step, after the last micro-batch of each stage."""
     subject.require("pipeline.replicas")

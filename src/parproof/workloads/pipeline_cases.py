@@ -27,7 +27,7 @@ ACCUMULATING = ("fill_drain", "interleaved", "zero_bubble", "zero_bubble_v")
 # Rows of each micro-batch: what a batch of 7 comes apart to, and a cut whose largest part is neither first nor last,
 # so that buffers of the first one's size are too small and those of the largest one's too big.
 RAGGED, SKEWED = (3, 2, 2), (1, 4, 2)
-UNEVEN = ("fill_drain", "one_f_one_b", "interleaved", "breadth_first", "zero_bubble", "zero_bubble_v")
+_LONGER = {"dual_pipe_v": (1,)}  # it needs two micro-batches for each rank
 
 # On four ranks two stages each would add nothing but time. () are equal micro-batches.
 ON_WORLDS: dict[str, tuple[int, str, tuple[int, ...]]] = {
@@ -36,8 +36,9 @@ ON_WORLDS: dict[str, tuple[int, str, tuple[int, ...]]] = {
     for name, (_, stages_per_rank) in SCHEDULES.items()
     if world < 4 or stages_per_rank == 1
 } | {
-    f"W{world}-{name}-rows_1_4_2": (world, name, SKEWED)
-    for name in UNEVEN
+    f"W{world}-{name}-rows_{'_'.join(map(str, rows))}": (world, name, rows)
+    for name in _ONE_OF_EACH
+    for rows in [SKEWED + _LONGER.get(name, ())]
     for world in [3 if SCHEDULES[name][1] == 1 else 2]
 }
 
@@ -74,7 +75,7 @@ TRAFFIC: dict[str, tuple[str, str, tuple[int, ...]]] = {
 } | {
     f"{kind}-{name}-rows_1_4_2": (kind, name, SKEWED)
     for kind, name in (
-        *(("chain", name) for name in UNEVEN),
+        *(("chain", name) for name in _ONE_OF_EACH if name != "dual_pipe_v"),
         *(("index", name) for name in ("one_f_one_b", "interleaved")),
     )
 }

@@ -37,6 +37,15 @@ class BackwardFirst(Scheduler):
         return "BIFW".index(work.kind), -work.stage, work.micro
 
 
+class NeverSplits(Scheduler):
+    def orders(self) -> list[list[Work]]:
+        made = super().orders()
+        if self.plan.schedule != "dual_pipe_v":
+            return made
+        whole = [[w._replace(kind="B") if w.kind == "I" else w for w in order] for order in made]
+        return [[w for w in order if w.kind != "W"] for order in whole]
+
+
 class OneTooFew(Scheduler):
     def in_flight(self, rank: int) -> int:
         return max(1, super().in_flight(rank) - (self.plan.schedule == "one_f_one_b"))
@@ -137,6 +146,7 @@ LIES = SimpleNamespace(
     hoards=_with(scheduler=Hoards),
     holds_back_forwards=_with(scheduler=HoldsBackForwards),
     backward_first=_with(scheduler=BackwardFirst),
+    never_splits=_with(scheduler=NeverSplits),
     one_too_few=_with(scheduler=OneTooFew),
     fill_drain_instead=_with(scheduler=FillDrainInstead),
     reports_what_it_did_not=_with(scheduler=FillDrainInstead, training=Reported),

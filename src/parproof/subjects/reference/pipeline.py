@@ -16,13 +16,20 @@ from parproof.subjects.pipeline_protocol import (
     PipelinePlan,
     SplitGradients,
 )
-from parproof.subjects.reference.pipeline_order import WHERE, Scheduler
+from parproof.subjects.reference.pipeline_order import V_SHAPED, WHERE, Scheduler
 from parproof.subjects.reference.pipeline_stage import Stage
 from parproof.subjects.reference.pipeline_training import Training
 from parproof.subjects.reference.pipeline_wire import PartsWire, Wire
 
-SCHEDULES = ("fill_drain", "one_f_one_b", "interleaved", "breadth_first", "zero_bubble", "zero_bubble_v")
-SEVERAL_STAGES = ("interleaved", "breadth_first", "zero_bubble_v")
+SCHEDULES = (
+    "fill_drain",
+    "one_f_one_b",
+    "interleaved",
+    "breadth_first",
+    "zero_bubble",
+    "zero_bubble_v",
+    "dual_pipe_v",
+)
 
 
 class Pipeline:
@@ -72,10 +79,11 @@ class Pipeline:
         if m < 1:
             raise InvalidPlan(f"{m} micro-batches", expected="at least 1", where=WHERE)
         self.check_rows(plan, batch_size)
-        if m < p and plan.schedule != "fill_drain":
+        least = {"fill_drain": 1, "dual_pipe_v": 2 * p}.get(plan.schedule, p)
+        if m < least:
             raise InvalidPlan(
                 f"{m} micro-batches over {p} ranks ({plan.schedule})",
-                expected=f"at least {p}",
+                expected=f"at least {least}",
                 where=WHERE,
                 next_step="use more micro-batches, or fill_drain, which runs with any number",
             )
@@ -88,7 +96,7 @@ class Pipeline:
     def check_stages(self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup) -> None:
         """The number of stages is known to all; which ones a rank got, to it alone."""
         p, v, found = group.size(), plan.stages_per_rank, len(model.boundaries) + 1
-        fits = {"zero_bubble_v": v == 2, "interleaved": v >= 1, "breadth_first": v >= 1}
+        fits = dict.fromkeys(V_SHAPED, v == 2) | {"interleaved": v >= 1, "breadth_first": v >= 1}
         if not fits.get(plan.schedule, v == 1) or found != p * v or len(model.stages) != v:
             raise InvalidPlan(
                 f"{found} stages over {p} ranks, {len(model.stages)} of them on rank {group.rank()}"
