@@ -111,11 +111,15 @@ def messages(
         )
 
 
-def assert_message_sizes(run: Run, case: Training, observed: Sequence[Sequence[Event]]) -> None:
+def assert_message_sizes(
+    run: Run, case: Training, observed: Sequence[Sequence[Event]]
+) -> list[tuple[str, int]]:
     """Message by message of the last step: each has the bytes of the micro-batch that the observed order puts there.
 
     Sums hide a batch cut into other parts, and micro-batches that overtake each other.
+    Returns (event, bytes) of what rank 0 sent, neighbour by neighbour.
     """
+    first: list[tuple[str, int]] = []
     for rank, rows in enumerate(run.ledgers):
         step = [row for row in last_step(rows, case) if row.op in ("send", "recv")]
         for peer in sorted({row.peer for row in step if row.peer is not None}):
@@ -124,11 +128,14 @@ def assert_message_sizes(run: Run, case: Training, observed: Sequence[Sequence[E
                     [row.in_bytes + row.out_bytes for row in step if (row.op, row.peer) == (op, peer)]
                 )
                 for event, count, num_bytes in _sent(run, case, observed[source], target):
-                    if (found := sum(next(sizes, 0) for _ in range(count))) != num_bytes:
+                    found = sum(next(sizes, 0) for _ in range(count))
+                    if found != num_bytes:
                         raise AssertionError(
                             f"{run.where(rank)}: message sizes: {op} of {event} with rank {peer}:"
                             f" {found} B, expected {num_bytes} B"
                         )
+                    first += [(str(event), found)] if source == rank == 0 else []
+    return first
 
 
 def _sent(run: Run, case: Training, order: Sequence[Event], target: int) -> Iterator[tuple[Event, int, int]]:
