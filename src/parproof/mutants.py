@@ -6,14 +6,18 @@ Each `subjects/mutants/NAME.toml` lists the mutants of `subjects/mutants/NAME.py
     name = "forgets_the_reduce"              # attribute of the module: a Subject
     experiment = "PAR-TENSOR-LAYOUT"
     lie = "row-parallel output is not reduced"
-    modelled_on = "NVIDIA/Megatron-LM#5337"  # the public report, or "common slip"
+    modelled_on = "NVIDIA/Megatron-LM#5337"  # whose fault it was (below)
     kills = { C1 = "rank 0 of 2: .* differs" }   # claim → text that the failure must contain (regex)
     witness = "test_c1_every_rank"               # optional: only tests with this in their id are tried
+
+`modelled_on` names public reports of a fault of the same kind, `OWNER/REPO#NUMBER` (issues or pull requests, joined by "; "), or an address,
+`https://…`; a few words in brackets may follow either. Where nobody's report is known it is `common slip: ` and the form in which it is met.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +27,13 @@ from parproof.errors import UsageError
 
 _FIELDS = frozenset({"name", "experiment", "lie", "modelled_on", "kills"})
 _OPTIONAL = frozenset({"witness"})
+_WORDS = r"(?: \([^()]+\))?"
+_REPORT = r"[\w.-]+/[\w.-]+#[1-9][0-9]*" + _WORDS
+_ORIGINS = {
+    "public report": re.compile(f"{_REPORT}(?:; {_REPORT})*"),
+    "address": re.compile(r"https://[^\s()]+\.[^\s()]+" + _WORDS),
+    "common slip": re.compile(r"common slip: \S.{6,}"),
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,11 @@ class Mutant:
     kills: Mapping[str, str]
     address: str
     witness: str = ""
+
+    @property
+    def origin(self) -> str:
+        """What kind of source `modelled_on` names: "public report", "address" or "common slip"; "" for none of them."""
+        return next((kind for kind, form in _ORIGINS.items() if form.fullmatch(self.modelled_on)), "")
 
 
 @functools.cache
@@ -75,4 +91,12 @@ def _checked(entry: dict[str, object], stem: str, where: str) -> Mutant:
             where=where,
         )
     address = f"parproof.subjects.mutants.{stem}:{entry['name']}"
-    return Mutant(address=address, **entry)  # type: ignore[arg-type]
+    mutant = Mutant(address=address, **entry)  # type: ignore[arg-type]
+    if not mutant.origin:
+        raise UsageError(
+            f"{mutant.name!r} is modelled on {mutant.modelled_on!r}",
+            expected="OWNER/REPO#NUMBER, an https address, or 'common slip: ' and the form in which it is met",
+            where=where,
+            next_step="name a public report of a fault of the same kind, or say that none is known",
+        )
+    return mutant

@@ -12,14 +12,12 @@ Claims     C1   column and row layers: the output is the baseline's, bit for bit
            C7   sizes and head counts that do not divide are split or refused, never wrong; the plan table.
            C8   calls and payload bytes of forward and of backward equal the prediction, and nothing else occurred.
            C9   parameter bytes alive on each rank equal the formula.
-           C10  a tensor moved to another layout keeps every element, and so does its gradient.
+           C10  a tensor that is moved, joined or for a while plain local tensors keeps its elements and gradient.
            C11  mean, var, std, norm, view and writing to a slice mean on a split tensor what they mean on a whole.
            C12  a random tensor depends on its seed, not on how it is split.
            C13  the gradient norm of a split layer is the norm of the whole gradients.
 Not shown  speed, overlap, activation memory: PAR-CPU is gloo on shared cores. Setting a layer up may communicate.
 """
-
-import dataclasses
 
 import pytest
 
@@ -32,6 +30,8 @@ over_p = pytest.mark.parametrize("p", [2, 3, 4], ids="W{}".format)  # one rank w
 on_few = pytest.mark.parametrize("p", [2, 3], ids="W{}".format)  # what 3 does not divide is as uneven over 4
 PLANS = [("mha", 2), ("mha", 3), ("gqa", 2), ("gqa", 4), ("mqa", 3), ("gqa_replicated", 4)]
 """Each kind on an even and an odd or larger world where its heads allow it."""
+MOVES = [(kind, p) for kind in ("line", "sums", "thin_grid", "handed_over") for p in (2, 3, 4)]
+MOVES += [("grid", 4), ("flattened_grid", 4), ("sums_on_a_grid", 4)]
 
 
 def over(names, pairs):
@@ -116,10 +116,8 @@ def test_c6_a_sequence_parallel_block_is_the_whole_block(p, kind, judge_layers):
 def test_c7_the_plan_table(ranks, subject):
     """Whole heads for every rank, or a refusal."""
     subject.require("tensor.plan")
-    for rank, found in enumerate(ranks(2).run(programs.tensor.plans, subject, list(GOLDEN_PLANS)).results):
-        for asked, observed, expected in zip(GOLDEN_PLANS, found, GOLDEN_PLANS.values(), strict=True):
-            shown = None if isinstance(observed, str) else dataclasses.astuple(observed)
-            assert shown == expected, f"rank {rank} of 2: plan {asked}: observed {shown}, expected {expected}"
+    found = ranks(2).run(programs.tensor.plans, subject, list(GOLDEN_PLANS)).results
+    checks.tensor.assert_plans(found, GOLDEN_PLANS)
 
 
 @pytest.mark.claim("C8")
@@ -172,22 +170,30 @@ def test_c13_the_gradient_norm_of_layers_split_over_different_groups(ranks, subj
 
 
 @pytest.mark.claim("C10")
-@pytest.mark.parametrize("kind", ["moves_on_a_line", "sums_on_a_line", "moves_on_a_thin_grid"])
-@over_p
-def test_c10_a_moved_tensor_keeps_every_element(p, kind, ranks, subject, evidence):
-    """Parts of unequal size, summands that do not lie contiguously in memory, mesh axes of one rank."""
+@over(("kind", "p"), MOVES)
+def test_c10_a_moved_tensor_keeps_every_element(kind, p, ranks, subject, evidence):
+    """Unequal parts, parts of parts, strided summands, axes of one rank; also out to plain tensors and back."""
     evidence.on("tensor_moves", p=p, kind=kind)
-    moves = getattr(workloads.layouts, kind)(p)
-    checks.tensor.assert_moves(ranks(p).run(programs.tensor.redistributions, subject, moves).results, moves)
+    moves = workloads.layouts.moves(kind, p)
+    checks.layouts.assert_moves(ranks(p).run(programs.layouts.redistributions, subject, moves).results, moves)
 
 
 @pytest.mark.claim("C10")
-@pytest.mark.parametrize("mesh", ["grid", "flattened_grid"])
-def test_c10_a_tensor_split_over_two_axes_keeps_every_element(mesh, ranks, subject, evidence):
-    """One dim split by both axes of 2 x 2 ranks: the parts of the parts are not those of four equal ranks."""
-    evidence.on("tensor_moves", p=4, kind=mesh)
-    moves = workloads.layouts.moves_on_a_grid(flattened=mesh == "flattened_grid")
-    checks.tensor.assert_moves(ranks(4).run(programs.tensor.redistributions, subject, moves).results, moves)
+@pytest.mark.parametrize("kind", ["joins", "joins_of_own_parts"])
+@over_p
+def test_c10_parts_make_the_whole(p, kind, ranks, subject, evidence):
+    """Every width that p does not divide; told the shape of the whole, or not: all of it, or a refusal by all."""
+    cases = getattr(workloads.layouts, kind)(p)
+    outcomes = ranks(p).run(programs.layouts.joins, subject, cases).results
+    evidence.measured(refused=checks.layouts.assert_joined(outcomes, cases))
+
+
+@pytest.mark.claim("C10")
+def test_c10_axes_taken_as_one_are_all_their_ranks_in_order(ranks, subject):
+    """Of 4 x 1 x 1, 1 x 1 x 4, 2 x 1 x 2 and 2 x 2 x 1 ranks; all axes, some, or those of one rank alone."""
+    meshes = workloads.layouts.FLATTENED
+    found = ranks(4).run(programs.layouts.flattened, subject, meshes).results
+    checks.layouts.assert_flattened(found, meshes)
 
 
 @pytest.mark.claim("C11")
@@ -196,26 +202,21 @@ def test_c11_statistics_of_unequal_parts(p, ranks, subject, evidence):
     """The mean of means is not the mean."""
     shape, names = (3, 7), ("mean", "var", "std", "norm")
     layouts = [workloads.layouts.line(p, placement) for placement in ("S0", "S1", "R")]
-    run = ranks(p).run(programs.tensor.statistics, subject, shape, layouts, names)
-    for rank, by_layout in enumerate(run.results):
-        for layout, found in zip(layouts, by_layout, strict=True):
-            for name in names:
-                expected = workloads.layouts.statistic(shape, name)
-                bound = checks.tensor.rounding_bound(expected.dtype, p, 21, float(expected), 0.0)
-                what = f"{name} of {layout.placements[0]}"
-                checks.assert_within(found[name], expected, bound=bound, where=run.where(rank), what=what)
+    found = ranks(p).run(programs.layouts.statistics, subject, shape, layouts, names).results
+    checks.layouts.assert_statistics(found, shape, layouts)
 
 
 @pytest.mark.claim("C11")
-@pytest.mark.parametrize("operation", ["views", "fills"])
+@pytest.mark.parametrize("operation", ["views", "fills", "fills_elsewhere"])
 @over_p
 def test_c11_views_and_writes_reach_the_elements_they_name(p, operation, ranks, subject, evidence):
     """A view that crosses parts; a slice that lies in one part, in several, or in none of a rank's."""
     cases = getattr(workloads.layouts, operation)(p)
-    run = ranks(p).run(getattr(programs.tensor, operation), subject, cases)
+    program = programs.layouts.views if operation == "views" else programs.layouts.fills
+    run = ranks(p).run(program, subject, cases)
     for number, case in enumerate(cases):
         by_rank = [result[number] for result in run.results]
-        checks.tensor.assert_whole(by_rank, case.whole(), f"{case}", may_refuse=operation == "views")
+        checks.layouts.assert_whole(by_rank, case.whole(), f"{case}", may_refuse=operation == "views")
 
 
 @pytest.mark.claim("C12")
@@ -224,11 +225,11 @@ def test_c11_views_and_writes_reach_the_elements_they_name(p, operation, ranks, 
 def test_c12_a_random_tensor_does_not_depend_on_its_layout(p, kind, ranks, subject, evidence):
     """Asked for whole, split by rows, split by columns: the same numbers."""
     layouts = [workloads.layouts.line(p, placement) for placement in ("R", "S0", "S1")]
-    run = ranks(p).run(programs.tensor.random_tensors, subject, (12, 12), layouts, kind, 7)
+    run = ranks(p).run(programs.layouts.random_tensors, subject, (12, 12), layouts, kind, 7)
     whole = run.results[0][0].output.local
     for number, layout in enumerate(layouts):
         by_rank = [result[number] for result in run.results]
-        checks.tensor.assert_whole(by_rank, whole, f"{kind} values in layout {layout.placements[0]}")
+        checks.layouts.assert_whole(by_rank, whole, f"{kind} values in layout {layout.placements[0]}")
 
 
 # Last, because a subject that fails here takes its ranks with it, and new ones start cold.

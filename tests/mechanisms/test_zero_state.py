@@ -13,16 +13,17 @@ Claims     C1   gradients of the first step equal the baseline's, tensor by tens
            C6   inside a window no gradient is sent; the result is that of the whole window.
            C7   every rank reports the baseline's gradient norm and clips by it.
            C8   tied, frozen, unused, one-element and mixed-dtype parameters are trained as in the baseline.
-           C9   saved, resumed and re-sharded training equals the uninterrupted one, bit for bit.
+           C9   saved, resumed, re-sharded training has the bits of the uninterrupted one; no misfit loads in silence.
            C10  what cannot be trained is refused by name; use that differs by rank is right or refused.
 Not shown  time, overlap, wire bytes (gloo sends a reduce-scatter as an all-reduce), activations, peak memory
-           inside a unit, DDP's buckets where gradients are copies of them, SyncBatchNorm (torch's: GPUs only).
+           inside a unit, DDP's buckets where gradients are copies of them, SyncBatchNorm (torch's asks for
+           GPUs: pytorch#64039), rank_local_state_dict (torch has it no more: pytorch#60284).
 """
 
 import pytest
 
 from parproof import oracles, workloads
-from parproof.checks import zero_bounds, zero_state
+from parproof.checks import zero_state
 from parproof.checks import zero_training as judge
 from parproof.programs import zero as programs
 from parproof.programs.zero import Course, plan_for, size
@@ -171,7 +172,7 @@ def test_c7_gradient_norm_on_every_rank(strategy, ranks, subject):
 
 
 @pytest.mark.claim("C8")
-@over(odd=ALL, mixed_dtype=("ddp", "zero2", "zero3"), one_rank=("ddp", "zero2", "zero3"))
+@over(odd=ALL, mixed_dtype=ALL, one_rank=("ddp", "zero2", "zero3"))
 def test_c8_odd_parameters(strategy, kind, ranks, subject):
     """Odd: tied, frozen, unused and (1,) at once. Decay is on, so what is touched without reason shows."""
     subject.require(f"zero.{kind}.{strategy}")
@@ -193,33 +194,32 @@ def test_c9_resumed_training(strategy, kind, ranks, subject, tmp_path):
     course, where = Course("smooth", plan, windows=1), str(tmp_path / "saved")
     whole = ranks(size(strategy, 2)).run(programs.save, subject, course, where, kind)
     resumed = ranks(size(strategy, 2)).run(programs.resume, subject, course, where)
-    judge.assert_resumed(resumed, whole, course, bounds=None)
+    judge.assert_resumed(resumed.results, whole.results, course)
 
 
 @pytest.mark.claim("C9")
-@over(four_to_two=("ddp", "hsdp"), two_to_four=("zero1", "zero2"), two_to_three=SOME)
-def test_c9_resharded_training(strategy, kind, ranks, subject, tmp_path):
-    """Gradients that do not depend on parameters are exact, so bits survive; three ranks divide by three."""
-    old, new = {"four_to_two": (4, 2), "two_to_four": (2, 4), "two_to_three": (2, 3)}[kind]
-    exact = new != 3
-    plan, where = plan_for(subject, strategy), str(tmp_path / "saved")
-    course = Course("linear" if exact else "smooth", plan, windows=1)
-    whole = ranks(old).run(programs.save, subject, course, where, "groups")
-    resumed = ranks(new).run(programs.resume, subject, course, where)
-    truth = oracles.zero.single_process(course.kind, course.plan, 2)
-    near = None if exact else zero_bounds.drift(truth, course.plan, world=3, samples=judge.SAMPLES)
-    judge.assert_resumed(resumed, whole, course, bounds=near)
+@every_strategy
+def test_c9_resharded_training(strategy, ranks, subject, tmp_path, evidence):
+    """From rank to rank number: gradients do not depend on parameters and are exact, so every bit survives."""
+    path, plan = programs.MOVES[strategy], plan_for(subject, strategy)
+    evidence.on("zero/linear", num_ranks=path)
+    course = Course("linear", plan, windows=len(path))
+    whole = ranks(path[0]).run(programs.stretch, subject, course)
+    legs = programs.legs(course, str(tmp_path))
+    runs = [ranks(p).run(programs.stretch, subject, *leg) for p, leg in zip(path, legs, strict=True)]
+    judge.assert_moved(runs, whole, course)
 
 
 @pytest.mark.claim("C9")
-@over(surplus=SOME, missing=SOME)
+@over(surplus=SOME, missing=SOME, rounded=SOME, widened=SOME, cut=SOME)
 def test_c9_a_checkpoint_of_another_model(strategy, kind, ranks, subject, tmp_path):
-    """Parameters that only one side knows are not dropped in silence."""
+    """Parameters that only one side knows are not dropped in silence, numbers not rounded or cut."""
     plan, where = plan_for(subject, strategy), str(tmp_path / "saved")
-    saved, target = ("gated", "smooth") if kind == "surplus" else ("smooth", "gated")
-    ranks(2).run(programs.save, subject, Course(saved, plan, windows=1), where, "only")
-    run = ranks(2).run(programs.refuse, subject, Course(target, plan), where)
-    judge.assert_refused(run.results, "gate")
+    (old, dtype), (new, other), named, exact_will_do = programs.FOREIGN[kind]
+    saved = ranks(2).run(programs.save, subject, Course(old, plan, 1, dtype), where, "only").results
+    target = Course(new, plan, 1, other)
+    loaded = ranks(2).run(programs.refuse, subject, target, where).results
+    judge.assert_foreign(loaded, saved, target, named, exact_will_do=exact_will_do)
 
 
 @pytest.mark.claim("C10")

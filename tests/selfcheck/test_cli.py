@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,25 @@ def test_faults_lists_every_mutant(capsys):
     """With the lie and whose fault it was modelled on."""
     assert main(["faults", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == len(catalogue())
+
+
+def test_faults_counts_the_mutants_that_are_modelled_on_public_reports(capsys):
+    """A line for each experiment after the list, and only for those that were asked for."""
+    assert main(["faults"]) == 0
+    counts = re.findall(
+        r"^PAR-[A-Z-]+: (\d+) of (\d+) modelled on public reports, (\d+) on an address, (\d+) on common slips$",
+        capsys.readouterr().out,
+        re.MULTILINE,
+    )
+    assert len(counts) == len({mutant.experiment for mutant in catalogue()})
+    assert all(
+        int(reports) + int(addresses) + int(slips) == int(total)
+        for reports, total, addresses, slips in counts
+    )
+    reports = [mutant for mutant in catalogue() if mutant.origin == "public report"]
+    assert sum(int(row[0]) for row in counts) == len(reports)
+    assert main(["faults", "--experiment", "PAR-ZERO-STATE"]) == 0
+    assert capsys.readouterr().out.count("modelled on public reports") == 1
 
 
 def test_preflight_names_what_is_missing_and_how_to_get_it(capsys, monkeypatch):

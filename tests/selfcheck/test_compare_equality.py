@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from parproof.errors import UsageError
-from parproof.evidence.audit import Unusable, audit
+from parproof.evidence.audit import Unusable, audit, require_sound
 from parproof.evidence.compare import Incomparable, Options, Varies, compare, runs
 
 pytestmark = pytest.mark.selfcheck
@@ -182,13 +182,12 @@ def test_evidence_that_changes_between_audit_and_reading_is_refused(pair, monkey
     """What is compared is what was audited."""
     first, second = pair()
 
-    def audit_then_edit(directory, **told):
-        result = audit(directory, **told)
+    def audit_then_edit(directory, *told):
+        require_sound(directory, *told)
         records = directory / "records.jsonl"
         records.write_text(records.read_text().replace('"ok"', '"failed"', 1))
-        return result
 
-    monkeypatch.setattr(runs, "audit", audit_then_edit)
+    monkeypatch.setattr(runs, "require_sound", audit_then_edit)
     with pytest.raises(Unusable, match="changed while it was read"):
         compare(first, second)
 

@@ -41,7 +41,7 @@ def test_calls_made_by_torch_itself(world, family, ranks):
     assert_seen(ranks(world).run(kinds.asked.do_all, family), family)
 
 
-@pytest.mark.parametrize("kind", ["all_to_all", "broadcast"])
+@pytest.mark.parametrize("kind", ["all_to_all_single", "broadcast"])
 def test_a_kind_that_is_not_seen_fails(kind, ranks):
     """The check itself: a program that leaves a kind out, and rows of another kind in its place."""
     run = ranks(2).run(kinds.asked.do_all, "classic", "all_reduce")

@@ -157,7 +157,7 @@ def incomplete(copied, reseal):
 def level_typed_in(copied, reseal):
     """A shard that its own audit objects to."""
     reseal(copied[1], lambda p, found, m: found[0]["conclusion"].update(evidence_level="real_benchmark"))
-    return copied, "this shard does not pass its own audit: level-computed"
+    return copied, "this shard does not pass its audit (2 findings), first: level-computed"
 
 
 def other_label(copied, reseal):

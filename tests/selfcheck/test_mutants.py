@@ -88,16 +88,68 @@ def test_failing_for_another_reason_is_not_a_kill(tmp_path):
 def test_a_mutant_says_which_lie_it_tells_and_who_told_it_before(mutant):
     """Modelled on a public report, or on a slip that is common enough to name."""
     assert len(mutant.lie) > 15
-    assert mutant.modelled_on
+    assert mutant.origin
+
+
+def test_at_least_half_the_mutants_of_an_experiment_are_modelled_on_public_reports():
+    """Faults that somebody really made; the rest are slips of which no report is known."""
+    for experiment in {mutant.experiment for mutant in catalogue()}:
+        origins = [mutant.origin for mutant in catalogue() if mutant.experiment == experiment]
+        assert 2 * origins.count("public report") >= len(origins), experiment
+
+
+def one_entry(modelled_on: str) -> str:
+    """A TOML file with one mutant."""
+    return f'[[mutant]]\nname = "same"\nexperiment = "E"\nlie = "l"\nmodelled_on = "{modelled_on}"\nkills = {{ C1 = "x" }}\n'
+
+
+@pytest.mark.parametrize(
+    ("modelled_on", "origin"),
+    [
+        ("NVIDIA/Megatron-LM#5337", "public report"),
+        ("NVIDIA/apex#1218 (always in float32); verl-project/verl#7874", "public report"),
+        ("https://arxiv.org/abs/2104.04473 (footnote)", "address"),
+        ("common slip: group= left out", "common slip"),
+    ],
+)
+def test_a_mutant_may_be_modelled_on_a_report_an_address_or_a_slip(
+    modelled_on, origin, tmp_path, monkeypatch
+):
+    """Each in a form of its own, so that a reader sees which are which."""
+    (tmp_path / "one.toml").write_text(one_entry(modelled_on))
+    monkeypatch.setattr("parproof.mutants.resources.files", lambda package: tmp_path)
+    (mutant,) = catalogue.__wrapped__()
+    assert mutant.origin == origin
+
+
+@pytest.mark.parametrize(
+    "modelled_on",
+    [
+        "",
+        "common slip",
+        "common slip: ",
+        "off by one in the ring loop",
+        "pytorch#1",
+        "pytorch/pytorch",
+        "pytorch/pytorch#0",
+        "pytorch/pytorch#12, #13",
+        "pytorch/pytorch#12 and something like it",
+        "http://example.org/x",
+        "https://",
+    ],
+)
+def test_a_mutant_modelled_on_nothing_that_can_be_looked_up_is_refused(modelled_on, tmp_path, monkeypatch):
+    """Words that look like a source and are none would let a slip pass for a report."""
+    (tmp_path / "one.toml").write_text(one_entry(modelled_on))
+    monkeypatch.setattr("parproof.mutants.resources.files", lambda package: tmp_path)
+    with pytest.raises(UsageError, match=r"one\.toml: 'same' is modelled on .*OWNER/REPO#NUMBER"):
+        catalogue.__wrapped__()
 
 
 def test_two_mutants_of_one_name_are_refused(tmp_path, monkeypatch):
     """In the kill matrix they would be one, and the death of the first would hide that the second lives."""
-    entry = (
-        '[[mutant]]\nname = "same"\nexperiment = "E"\nlie = "l"\nmodelled_on = "m"\nkills = { C1 = "x" }\n'
-    )
     for stem in ("one", "two"):
-        (tmp_path / f"{stem}.toml").write_text(entry)
+        (tmp_path / f"{stem}.toml").write_text(one_entry("common slip: one name for two"))
     monkeypatch.setattr("parproof.mutants.resources.files", lambda package: tmp_path)
     with pytest.raises(UsageError, match=r"two\.toml: 'same' is already the name of .*mutants\.one:same"):
         catalogue.__wrapped__()

@@ -53,6 +53,18 @@ def test_a_relative_error_of_one_millionth_is_outside_of_every_bound():
         assert limits[name] < 1e-6 * float(gradient.norm())
 
 
+def test_a_mean_over_one_to_four_ranks_is_exact_where_weights_are_multiples_of_three():
+    """What resumed training on other numbers of ranks relies on: products with fl(1/3) or with fl(1/n) round back."""
+    (whole,) = oracles.zero.single_process("linear", StatePlan("ddp"), 1).gradients
+    for world in (1, 2, 3, 4):
+        mean = oracles.zero.gradient_in_rank_order("linear", "float64", world=world, accumulation=1)
+        thirds = {name: gradient * world * (1 / world) for name, gradient in mean.items()}
+        for name, gradient in whole.items():
+            assert (gradient == mean[name]).all()
+            assert (gradient == thirds[name]).all()
+            assert (gradient * 24 == (gradient * 24).round()).all()
+
+
 def test_three_steps_stay_a_million_times_below_a_wrong_update():
     """The bound on parameters, against how far a training with the sum instead of the mean ends up."""
     plan = StatePlan("ddp", max_norm=4.0, weight_decay=0.1)

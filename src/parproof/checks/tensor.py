@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -15,8 +16,7 @@ from parproof.errors import InvalidPlan
 from parproof.oracles.tensor import Answer, unsplit
 from parproof.programs.tensor import Outcome
 from parproof.subjects.protocol import SubjectRef
-from parproof.subjects.tensor_protocol import Piece
-from parproof.workloads.layouts import Move
+from parproof.subjects.tensor_protocol import HeadPlan, Piece
 from parproof.workloads.tensor import Case
 from parproof.workloads.tensor import may_refuse as case_may_refuse
 
@@ -183,27 +183,13 @@ def assert_gradients(outcomes: Sequence[Outcome], case: Case, answer: Answer) ->
         )
 
 
-def assert_whole(outcomes: Sequence[Outcome], whole: Tensor, what: str, *, may_refuse: bool = False) -> None:
-    """The ranks' parts are the parts of this tensor, bit for bit."""
+def assert_plans(found: Sequence[Sequence[object]], golden: Mapping[tuple[int, int, int], object]) -> None:
+    """found[rank]: a head plan, or the text of a refusal, for each (q heads, kv heads, ranks) of the table."""
     __tracebackhide__ = True
-    if answered(outcomes, what, may_refuse=may_refuse):
-        pieces = [[o.output] if o.output else [] for o in outcomes]
-        assert_pieces(pieces, whole, dtype=whole.dtype, what=what)
-
-
-def assert_moves(outcomes: Sequence[Sequence[Outcome]], moves: Sequence[Move]) -> None:
-    """outcomes[rank][move]."""
-    __tracebackhide__ = True
-    for move, by_rank in zip(moves, zip(*outcomes, strict=True), strict=True):
-        assert_move(by_rank, move)
-
-
-def assert_move(outcomes: Sequence[Outcome], move: Move) -> None:
-    """The moved tensor is the tensor, and the gradient that comes back is the gradient that was handed in."""
-    __tracebackhide__ = True
-    if not answered(outcomes, move.name, may_refuse=False):
-        return
-    assert_whole(outcomes, move.whole(), f"{move.name}: moved tensor")
-    gradients = [[o.input_gradient] if o.input_gradient else [] for o in outcomes]
-    whole = move.upstream()
-    assert_pieces(gradients, whole, dtype=whole.dtype, what=f"{move.name}: gradient")
+    for rank, plans in enumerate(found):
+        for (asked, expected), observed in zip(golden.items(), plans, strict=True):
+            shown = dataclasses.astuple(observed) if isinstance(observed, HeadPlan) else None
+            if shown != expected:
+                raise AssertionError(
+                    f"rank {rank} of {len(found)}: plan {asked}: observed {shown}, expected {expected}"
+                )

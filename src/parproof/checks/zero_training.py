@@ -71,22 +71,49 @@ def assert_trained(run: Run, course: Course, truth: Trajectory, *, dtype: str = 
     state.assert_steps(results, truth.steps)
 
 
-def assert_resumed(
-    resumed: Run, uninterrupted: Run, course: Course, *, bounds: zero_bounds.Drift | None
-) -> None:
-    """Parameters, moments and step counts at the end, whatever the number of ranks; None: bit for bit."""
+Held = Sequence[Mapping[str, Any]]
+
+
+def assert_resumed(resumed: Held, uninterrupted: Held, course: Course, *, how: str = "") -> None:
+    """Parameters, moments and step counts at the end, bit for bit, whatever the number of ranks.
+
+    resumed, uninterrupted   what each rank held
+    """
     __tracebackhide__ = True
     sizes = workloads.zero.sizes(course.kind)
     for kind in STATE:
-        whole = state.assembled([result[kind] for result in uninterrupted.results], sizes)
-        seen = [result[kind] for result in resumed.results]
-        state.assert_pieces(
-            seen, whole, what=f"resumed {kind}", bounds=None if bounds is None else getattr(bounds, kind)
-        )
+        whole = state.assembled([result[kind] for result in uninterrupted], sizes)
+        seen = [result[kind] for result in resumed]
+        state.assert_pieces(seen, whole, what=f"{how}resumed {kind}", bounds=None)
     counts: dict[str, int] = {}
-    for result in uninterrupted.results:
+    for result in uninterrupted:
         counts |= result["steps"]
-    state.assert_steps(resumed.results, counts)
+    state.assert_steps(resumed, counts)
+
+
+def assert_moved(legs: Sequence[Run], whole: Run, course: Course) -> None:
+    """Each leg, on a number of ranks of its own, ends where the uninterrupted run was after as many windows."""
+    __tracebackhide__ = True
+    for number, leg in enumerate(legs):
+        held = [result[-1] for result in leg.results]
+        uninterrupted = [result[number] for result in whole.results]
+        how = f"from {legs[number - 1].world_size} to {leg.world_size} ranks: " if number else ""
+        assert_resumed(held, uninterrupted, course, how=how)
+
+
+def assert_foreign(loaded: Held, saved: Held, course: Course, named: str, *, exact_will_do: bool) -> None:
+    """A checkpoint of something else: refused by name on every rank, or (of another dtype) loaded without rounding."""
+    __tracebackhide__ = True
+    refusals = [rank for rank, result in enumerate(loaded) if result["kinds"]]
+    if refusals or not exact_will_do:
+        return assert_refused(loaded, named)
+    sizes = workloads.zero.sizes(course.kind)
+    for kind in STATE:
+        whole = state.assembled([result[kind] for result in saved], sizes)
+        wide = {name: value.double() for name, value in whole.items()}
+        seen = [{n: [(at, p.double()) for at, p in v] for n, v in r[kind].items()} for r in loaded]
+        state.assert_pieces(seen, wide, what=f"loaded {kind}", bounds=None)
+    return None
 
 
 def assert_owners(run: Run, course: Course) -> None:

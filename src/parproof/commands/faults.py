@@ -7,11 +7,13 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from parproof.commands.command import FINDINGS, JSON, OK, Command, checkout
 from parproof.errors import ParproofError
-from parproof.mutants import catalogue
+from parproof.mutants import Mutant, catalogue
 
 
 def _faults(options: argparse.Namespace) -> int:
@@ -38,8 +40,20 @@ def _faults(options: argparse.Namespace) -> int:
             for m in chosen:
                 print(f"{m.experiment:24} {m.name:32} {' '.join(m.kills):12} {m.lie} ({m.modelled_on})")
             print(f"{len(chosen)} mutants, {sum(len(m.kills) for m in chosen)} (mutant, claim) pairs")
+            for line in _origins(chosen):
+                print(line)
         return OK
     return _kill_matrix(options)
+
+
+def _origins(chosen: Sequence[Mutant]) -> Iterator[str]:
+    """How many mutants of each experiment are modelled on a fault that somebody reported in public."""
+    for experiment in sorted({mutant.experiment for mutant in chosen}):
+        counts = Counter(mutant.origin for mutant in chosen if mutant.experiment == experiment)
+        yield (
+            f"{experiment}: {counts['public report']} of {counts.total()} modelled on public reports, "
+            f"{counts['address']} on an address, {counts['common slip']} on common slips"
+        )
 
 
 def _kill_matrix(options: argparse.Namespace) -> int:

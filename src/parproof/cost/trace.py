@@ -46,7 +46,8 @@ def read_trace(path: Path, compute_name: str) -> TraceIntervals:
             f"{type(wrong).__name__}: {wrong}",
             expected="a Chrome trace of torch.profiler from a process with a process group",
             where=str(path.name),
-            next_step="export it again with profile.export_chrome_trace",
+            next_step="export it again with profile.export_chrome_trace; torch 2.11 does not say where it ran:"
+            " profile.add_metadata_json('host_name', json.dumps(socket.gethostname()))",
         ) from wrong
     communication = [(_op(name), start, end) for name, start, end in found if name.startswith(_COMMUNICATION)]
     compute = [(start, end) for name, start, end in found if name == compute_name]

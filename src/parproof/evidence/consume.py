@@ -10,7 +10,7 @@ from typing import Any
 from parproof import registry
 from parproof.errors import UsageError
 from parproof.evidence.attempts import worst_of
-from parproof.evidence.audit import audit, records
+from parproof.evidence.audit import records, require_sound
 from parproof.evidence.level import LEVELS
 
 # Which risk of a plan the records of a role can answer.
@@ -47,9 +47,7 @@ def consume(directory: Path, consumer: str, *, min_level: str = "real_benchmark"
              Unusable when there is none
     """
     edges_of(consumer)
-    findings = audit(directory).findings
-    if findings:
-        raise UsageError(f"the evidence does not pass its audit: {findings[0]}", where=str(directory))
+    require_sound(directory)
     by_producer: dict[str, list[dict[str, Any]]] = {}
     for record in records(directory):
         by_producer.setdefault(record["identity"]["semantic_id"], []).append(record)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from parproof.errors import UsageError
 from parproof.evidence import canonical, shards
-from parproof.evidence.audit import AuditResult, audit
+from parproof.evidence.audit import AuditResult, audit, require_sound
 from parproof.evidence.audit.reading import parse, read_json, read_lines
 from parproof.evidence.new_file import refuse_inside
 from parproof.evidence.store import ENVIRONMENT, MANIFEST, RECORDS, EvidenceStore
@@ -74,13 +74,7 @@ def merge(
 
 def _read(directory: Path, progress: Progress) -> _Input:
     """A shard that passes its own audit."""
-    for finding in audit(directory, progress=progress).findings:
-        if finding.rule not in OF_THE_WHOLE:
-            raise UsageError(
-                f"this shard does not pass its own audit: {finding}",
-                where=str(directory),
-                next_step="see parproof audit; an incomplete run has to be run again",
-            )
+    require_sound(directory, progress, what="this shard", ignoring=OF_THE_WHOLE)
     manifest = read_json(directory, MANIFEST)
     if "merged" in manifest:
         raise UsageError(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import functools
 import tomllib
 from dataclasses import dataclass
-from importlib import metadata, resources
+from importlib import resources
 
 import pytest
 
+from parproof import torch_version
 from parproof.errors import UsageError
 
 
@@ -71,12 +72,6 @@ def _applies(entry: Nonconformance, words: set[str]) -> bool:
     return entry.subject in words and all(word in words for word in entry.case) and _version_in(entry.torch)
 
 
-@functools.cache
 def _version_in(bounds: tuple[str, str]) -> bool:
     low, high = bounds
-    found = _numbers(metadata.version("torch"))
-    return found >= _numbers(low) and (not high or found < _numbers(high))
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    return not torch_version.before(low) and (not high or torch_version.before(high))

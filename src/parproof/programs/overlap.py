@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from parproof import torch_version
 from parproof.errors import Unsupported
 from parproof.ledger.wire import tcp_sent_bytes
 from parproof.ranks.context import RankContext
@@ -101,6 +104,8 @@ def traced(ctx: RankContext, subject: SubjectRef, overlapped: bool, steps: int) 
             with torch.profiler.record_function(COMPUTE):
                 dist.broadcast(token, src=0)
             moments.append(_in_known_order(ctx, overlap, overlapped, f"{int(token)}-{step}"))
+        if torch_version.before("2.12"):  # later ones say themselves where they ran
+            profile.add_metadata_json("host_name", json.dumps(socket.gethostname()))
     with TemporaryDirectory() as directory:
         path = Path(directory) / "trace.json"
         profile.export_chrome_trace(str(path))

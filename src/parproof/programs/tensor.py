@@ -15,8 +15,7 @@ from torch.distributed import ProcessGroup
 from parproof.errors import InvalidPlan
 from parproof.ranks.context import RankContext
 from parproof.subjects.protocol import SubjectRef
-from parproof.subjects.tensor_protocol import Layout, Piece, Pieces, SplitLayer, TensorParallel
-from parproof.workloads import layouts as layout_cases
+from parproof.subjects.tensor_protocol import Index, Piece, Pieces, SplitLayer, TensorParallel
 from parproof.workloads.tensor import Case
 
 NamedPieces = dict[str, list[Piece]]
@@ -43,7 +42,7 @@ def layers(
         subject.require("tensor.gradient_norm")
     implementation: TensorParallel = subject.make("tensor")
     group = interleaved(ctx, num_groups)
-    return [_guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
+    return [guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
 
 
 def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, over_some: Case) -> Outcome:
@@ -57,7 +56,7 @@ def norm_of_two_groups(ctx: RankContext, subject: SubjectRef, over_all: Case, ov
         output = layer(layer.take(on(ctx, case.input())).local)
         torch.autograd.backward(output.local, upstream_of(case.upstream(), output))
         made.append(layer)
-    return _guarded(lambda: Outcome(gradient_norm=implementation.gradient_norm(made)))
+    return guarded(lambda: Outcome(gradient_norm=implementation.gradient_norm(made)))
 
 
 def interleaved(ctx: RankContext, num_groups: int) -> ProcessGroup:
@@ -70,7 +69,8 @@ def interleaved(ctx: RankContext, num_groups: int) -> ProcessGroup:
     return mine  # type: ignore[no-any-return]
 
 
-def _guarded(run: Callable[[], Outcome]) -> Outcome:
+def guarded(run: Callable[[], Outcome]) -> Outcome:
+    """The outcome, or the text of the refusal."""
     try:
         return run()
     except InvalidPlan as refusal:
@@ -129,13 +129,13 @@ def on(ctx: RankContext, whole: Tensor) -> Tensor:
 
 def upstream_of(whole: Tensor, piece: Piece) -> Tensor:
     """The piece's part of the upstream gradient. An output of a wrong shape gets zeros: its judge will see it."""
-    mine = cut(whole, piece).to(piece.local.device)
+    mine = cut(whole, piece.index).to(piece.local.device)
     return mine if mine.shape == piece.local.shape else torch.zeros_like(piece.local)
 
 
-def cut(whole: Tensor, piece: Piece) -> Tensor:
-    """The part of a whole tensor that a piece says it is."""
-    return whole[tuple(slice(a, b) for a, b in piece.index)]
+def cut(whole: Tensor, index: Index) -> Tensor:
+    """The part of a whole tensor at an index."""
+    return whole[tuple(slice(a, b) for a, b in index)]
 
 
 def plain(piece: Piece) -> Piece:
@@ -145,105 +145,6 @@ def plain(piece: Piece) -> Piece:
 
 def _plain_all(pieces: Any) -> NamedPieces:
     return {name: [plain(piece) for piece in several] for name, several in pieces.items()}
-
-
-def redistributions(
-    ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Move]
-) -> list[Outcome]:
-    """Each tensor from one layout to another, and the gradient back."""
-    subject.require("tensor.redistribute")
-    implementation: TensorParallel = subject.make("tensor")
-    return [_guarded(partial(_redistribute, ctx, implementation, move)) for move in cases]
-
-
-def _redistribute(ctx: RankContext, subject: TensorParallel, move: layout_cases.Move) -> Outcome:
-    whole = on(ctx, move.whole())
-    with ctx.phase("setup"):
-        if "P" in move.source.placements:
-            piece = Piece(on(ctx, move.summand(ctx.rank, ctx.world_size)), tuple((0, n) for n in move.shape))
-        else:
-            piece = subject.shard(whole, move.source, group=ctx.group)
-    x = piece.local.detach().requires_grad_()
-    with ctx.phase("forward"):
-        output = subject.redistribute(
-            Piece(x, piece.index), move.shape, move.source, move.target, group=ctx.group
-        )
-    with ctx.phase("backward"):
-        torch.autograd.backward(output.local, upstream_of(move.upstream(), output))
-    assert x.grad is not None
-    return Outcome(output=plain(output), input_gradient=plain(Piece(x.grad, piece.index)))
-
-
-def statistics(
-    ctx: RankContext,
-    subject: SubjectRef,
-    shape: tuple[int, ...],
-    layouts: Sequence[Layout],
-    names: Sequence[str],
-) -> list[dict[str, Tensor]]:
-    """Every statistic of one tensor in every layout."""
-    subject.require("tensor.statistic")
-    implementation: TensorParallel = subject.make("tensor")
-    whole = on(ctx, layout_cases.coded(shape).double())
-    found = []
-    for layout in layouts:
-        piece = implementation.shard(whole, layout, group=ctx.group)
-        found.append(
-            {
-                name: implementation.statistic(piece, shape, layout, name, group=ctx.group)
-                .detach()
-                .cpu()
-                .clone()
-                for name in names
-            }
-        )
-    return found
-
-
-def views(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.View]) -> list[Outcome]:
-    """Each sharded tensor viewed in another shape."""
-    subject.require("tensor.view")
-    implementation: TensorParallel = subject.make("tensor")
-
-    def one(case: layout_cases.View) -> Outcome:
-        piece = implementation.shard(on(ctx, layout_cases.coded(case.shape)), case.layout, group=ctx.group)
-        viewed = implementation.view(piece, case.shape, case.layout, case.new_shape, group=ctx.group)
-        return Outcome(output=plain(viewed))
-
-    return [_guarded(partial(one, case)) for case in cases]
-
-
-def fills(ctx: RankContext, subject: SubjectRef, cases: Sequence[layout_cases.Fill]) -> list[Outcome]:
-    """A slice of each sharded tensor overwritten."""
-    subject.require("tensor.fill")
-    implementation: TensorParallel = subject.make("tensor")
-
-    def one(case: layout_cases.Fill) -> Outcome:
-        piece = implementation.shard(on(ctx, layout_cases.coded(case.shape)), case.layout, group=ctx.group)
-        filled = implementation.fill(piece, case.shape, case.layout, case.where, case.value, group=ctx.group)
-        return Outcome(output=plain(filled))
-
-    return [_guarded(partial(one, case)) for case in cases]
-
-
-def random_tensors(
-    ctx: RankContext,
-    subject: SubjectRef,
-    shape: tuple[int, ...],
-    layouts: Sequence[Layout],
-    kind: str,
-    seed: int,
-) -> list[Outcome]:
-    """The same random tensor asked for in several layouts."""
-    subject.require(f"tensor.random.{kind}")
-    implementation: TensorParallel = subject.make("tensor")
-
-    def one(layout: Layout) -> Outcome:
-        return Outcome(
-            output=plain(implementation.random(shape, layout, kind=kind, seed=seed, group=ctx.group))
-        )
-
-    return [_guarded(partial(one, layout)) for layout in layouts]
 
 
 def plans(ctx: RankContext, subject: SubjectRef, asked: Sequence[tuple[int, int, int]]) -> list[Any]:

@@ -44,6 +44,21 @@ IMPOSSIBLE = {
 }
 
 
+# Tried with ddp, zero1 and zero3; zero2 and hsdp read a checkpoint as zero3 does.
+# kind → (model and dtype that were saved, those of the target, what a refusal names, whether exact values will do)
+FOREIGN = {
+    "surplus": (("gated", "float64"), ("smooth", "float64"), "gate", False),
+    "missing": (("smooth", "float64"), ("gated", "float64"), "gate", False),
+    "rounded": (("smooth", "float64"), ("smooth", "float32"), "float", True),
+    "widened": (("smooth", "float32"), ("smooth", "float64"), "float", True),
+    "cut": (("metered", "float64"), ("counted", "float64"), "meter", True),
+}
+
+# strategy → numbers of ranks, one behind the other: every step between 2 and 3, 2 and 4, 2 and 1, both ways.
+# Two groups of hsdp have no odd number of ranks.
+MOVES = dict.fromkeys(("ddp", "zero1", "zero2", "zero3"), (2, 3, 2, 4, 2, 1, 2)) | {"hsdp": (4, 2, 4)}
+
+
 def plan_for(subject: SubjectRef, strategy: str, **changes: Any) -> StatePlan:
     """A plan of a strategy; Unsupported, with the reason, when the subject has no such thing."""
     subject.require(f"zero.{strategy}")
@@ -144,7 +159,7 @@ def bytes_held(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[st
 
 
 def refuse(ctx: RankContext, subject: SubjectRef, course: Course, directory: str = "") -> dict[str, Any]:
-    """Build (and load) what should be refused: the error's kinds and text, or what came of it."""
+    """Build (and load) what should be refused: the error's kinds and text, or what came of it and is held then."""
     subject.require("zero" if course.plan.strategy == "zero4" else f"zero.{course.plan.strategy}")
     if directory:
         subject.require(f"zero.checkpoint.{course.plan.strategy}")
@@ -160,7 +175,7 @@ def refuse(ctx: RankContext, subject: SubjectRef, course: Course, directory: str
         raise
     except BaseException as error:  # torch's CheckpointException is no Exception
         return {"kinds": [kind.__name__ for kind in type(error).__mro__], "text": str(error)}
-    return {"kinds": [], "text": f"loaded {directory} into {course.kind}"}
+    return {"kinds": [], "text": f"loaded {directory} into {course.kind}"} | final(training)
 
 
 def _nothing() -> nn.Module:
@@ -183,7 +198,7 @@ def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, 
     if pending is None:
         training.save(directory)
     if mode == "only":
-        return {}
+        return final(training)
     seen = report(ctx, training, second_half(course))
     if pending is not None:
         pending.result()
@@ -201,6 +216,30 @@ def resume(ctx: RankContext, subject: SubjectRef, course: Course, directory: str
     training = begin(ctx, subject, course)
     training.load(directory)
     return report(ctx, training, second_half(course))
+
+
+def stretch(
+    ctx: RankContext, subject: SubjectRef, course: Course, start: str = "", end: str = ""
+) -> list[dict[str, Any]]:
+    """Load (or begin), train, save: what this rank holds after each window."""
+    subject.require(f"zero.checkpoint.{course.plan.strategy}")
+    training = begin(ctx, subject, course)
+    if start:
+        training.load(start)
+    held = []
+    for index in range(course.first_window, course.first_window + course.windows):
+        report(ctx, training, replace(course, first_window=index, windows=1))
+        held.append(final(training))
+    if end:
+        training.save(end)
+    return held
+
+
+def legs(course: Course, folder: str) -> list[tuple[Course, str, str]]:
+    """A course in legs of one window: what to train, where to begin from, where to leave the checkpoint."""
+    places = ["", *(f"{folder}/after{number}" for number in range(1, course.windows)), ""]
+    each = [replace(course, first_window=number, windows=1) for number in range(course.windows)]
+    return list(zip(each, places, places[1:], strict=False))
 
 
 def raw_gradients(ctx: RankContext, subject: SubjectRef, course: Course) -> dict[str, Any]:

@@ -85,7 +85,8 @@ class TensorParallel(Protocol):
 
     Errors: InvalidPlan for sizes it does not split. It never gives a wrong answer for them.
     Capabilities: tensor.column, .row, .mlp, .attention.shard, .attention.replicate, .embedding, .loss, .sequence,
-    .plan, .redistribute, .statistic, .view, .fill, .random.normal, .random.dropout, .gradient_norm
+    .plan, .redistribute, .hand_over, .join, .flatten, .statistic, .view, .fill, .random.normal, .random.dropout,
+    .gradient_norm
     """
 
     def column_linear(
@@ -151,6 +152,28 @@ class TensorParallel(Protocol):
         self, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: ProcessGroup
     ) -> Piece:
         """The same tensor in another layout; differentiable in piece.local."""
+        ...
+
+    def hand_over(
+        self, piece: Piece, shape: tuple[int, ...], layout: Layout, *, group: ProcessGroup
+    ) -> Piece:
+        """The tensor given as plain local tensors to code that knows no layouts, and taken back: nothing changes,
+        neither the values nor the gradient."""
+        ...
+
+    def join(
+        self, local: Tensor, shape: tuple[int, ...] | None, layout: Layout, *, group: ProcessGroup
+    ) -> Tensor:
+        """The whole of a tensor on every rank, from the parts that the ranks hold; differentiable.
+
+        shape   of the whole, or None: the parts are all that is known
+        Errors  InvalidPlan on every rank where the parts are not cut as the subject would cut them, or where it
+                needs to be told the shape
+        """
+        ...
+
+    def flatten(self, mesh: tuple[int, ...], axes: tuple[int, ...], *, group: ProcessGroup) -> ProcessGroup:
+        """Some axes of a mesh taken as one: the ranks that differ from this one along them, in order."""
         ...
 
     def statistic(

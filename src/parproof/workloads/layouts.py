@@ -19,13 +19,17 @@ def coded(shape: tuple[int, ...]) -> Tensor:
 
 @dataclass(frozen=True)
 class Move:
-    """A tensor from one layout to another; `memory` is how a summand (P) lies in memory."""
+    """A tensor from one layout to another; `memory` is how a summand (P) lies in memory.
+
+    handed_over   first it goes to code that knows no layouts, as plain local tensors, and comes back
+    """
 
     name: str
     shape: tuple[int, ...]
     source: Layout
     target: Layout
     memory: str = "contiguous"
+    handed_over: bool = False
 
     def whole(self) -> Tensor:
         """The tensor."""
@@ -35,12 +39,46 @@ class Move:
         """The gradient handed to the moved tensor."""
         return coded(self.shape) * 3 - 7
 
-    def summand(self, rank: int, ranks: int) -> Tensor:
-        """This rank's share of a tensor that is still to be summed; all different, sum = whole."""
-        whole = self.whole()
-        shares = [whole * (r + 2) - r * 11 for r in range(ranks - 1)]
+    def summand(self, rank: int) -> Tensor:
+        """This rank's share of a tensor that is still to be summed: all different along P, equal along R and S."""
+        whole, place = self.whole(), position(rank, self.source.mesh)
+        along = [i for i, placement in enumerate(self.source.placements) if placement == "P"]
+        sizes = [self.source.mesh[i] for i in along]
+        number = sum(place[i] * math.prod(sizes[at + 1 :]) for at, i in enumerate(along))
+        shares = [whole * (r + 2) - r * 11 for r in range(math.prod(sizes) - 1)]
         shares.append(whole - sum(shares))
-        return laid_out(shares[rank], self.memory)
+        return laid_out(shares[number], self.memory)
+
+
+@dataclass(frozen=True)
+class Join:
+    """The whole of a tensor, asked for on every rank by those who hold a part of it.
+
+    told   whether they know the shape of the whole
+    cuts   (start, stop) of each rank's part; empty: the parts are those of the subject's own making
+    """
+
+    shape: tuple[int, ...]
+    dim: int
+    told: bool = True
+    cuts: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def may_refuse(self) -> bool:
+        """Parts of one's own making put together again are no matter of choice."""
+        return bool(self.cuts) or not self.told
+
+    def whole(self) -> Tensor:
+        """The tensor."""
+        return coded(self.shape)
+
+    def upstream(self) -> Tensor:
+        """The gradient handed to the whole."""
+        return coded(self.shape) * 3 - 7
+
+    def index(self, rank: int) -> Index:
+        """What a rank holds, by the cuts."""
+        return tuple(self.cuts[rank] if dim == self.dim else (0, size) for dim, size in enumerate(self.shape))
 
 
 @dataclass(frozen=True)
@@ -75,6 +113,97 @@ class Fill:
 def line(ranks: int, placement: str) -> Layout:
     """One axis."""
     return Layout((ranks,), (placement,))
+
+
+def position(rank: int, mesh: tuple[int, ...]) -> tuple[int, ...]:
+    """A rank's place in a mesh, last axis fastest."""
+    return tuple(rank // math.prod(mesh[axis + 1 :]) % mesh[axis] for axis in range(len(mesh)))
+
+
+# (mesh of four ranks, axes to take as one): all of them, some of them, axes of one rank alone
+FLATTENED = (
+    ((4, 1, 1), (0, 1, 2)),
+    ((4, 1, 1), (1, 2)),
+    ((1, 1, 4), (0, 1, 2)),
+    ((1, 1, 4), (0, 1)),
+    ((2, 1, 2), (0, 1, 2)),
+    ((2, 1, 2), (0, 1)),
+    ((2, 1, 2), (0, 2)),
+    ((2, 2, 1), (1, 2)),
+    ((2, 2), (0, 1)),
+)
+
+
+def flat_line(rank: int, mesh: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
+    """Ranks that differ from this one along the axes alone, in order."""
+
+    def off(other: int) -> list[int]:
+        return [at for axis, at in enumerate(position(other, mesh)) if axis not in axes]
+
+    return [other for other in range(math.prod(mesh)) if off(other) == off(rank)]
+
+
+def moves(kind: str, ranks: int) -> list[Move]:
+    """A table of moves by its name."""
+    if kind in ("grid", "flattened_grid"):
+        return moves_on_a_grid(flattened=kind == "flattened_grid")
+    tables = {
+        "line": moves_on_a_line,
+        "sums": sums_on_a_line,
+        "thin_grid": moves_on_a_thin_grid,
+        "handed_over": handed_over_on_a_line,
+        "sums_on_a_grid": sums_on_a_grid,
+    }
+    return tables[kind](ranks)
+
+
+def handed_over_on_a_line(ranks: int) -> list[Move]:
+    """Each placement, even and uneven, out to plain tensors and back before it moves."""
+    return [
+        Move(f"{shape} {a} to {b} handed over", shape, line(ranks, a), line(ranks, b), memory, True)
+        for shape, memory in [((12, 8), "contiguous"), ((11, 5), "transposed")]
+        for a, b in [("P", "R"), ("P", "S1"), ("S0", "R"), ("S1", "S0"), ("R", "S0")]
+    ]
+
+
+def sums_on_a_grid(ranks: int) -> list[Move]:
+    """2 × (ranks / 2) ranks: summands along one axis or both, uneven parts along the other; direct and handed over."""
+    mesh = (2, ranks // 2)
+    sources = [("P", "S0"), ("S0", "P"), ("P", "P"), ("P", "R"), ("S0", "S0"), ("S1", "R")]
+    return [
+        Move(
+            f"(5, 3) {' '.join(p)} to R R{' handed over' * over}",
+            (5, 3),
+            Layout(mesh, p),
+            common,
+            "contiguous",
+            over,
+        )
+        for p in sources
+        for over in (False, True)
+        for common in [Layout(mesh, ("R", "R"))]
+    ]
+
+
+def joins(ranks: int) -> list[Join]:
+    """Every width up to 2p + 1 that p does not divide, fewer than p among them, and one that it does."""
+    return [
+        Join(shape, dim, told)
+        for size in [*(n for n in range(1, 2 * ranks + 2) if n % ranks), 2 * ranks]
+        for dim, shape in [(0, (size, 3)), (1, (2, size))]
+        for told in (True, False)
+    ]
+
+
+def joins_of_own_parts(ranks: int) -> list[Join]:
+    """Parts that somebody else cut, the short one first: as many elements, at other places."""
+    cuts = ((0, 1), *((2 * n - 1, 2 * n + 1) for n in range(1, ranks)))
+    size = cuts[-1][1]
+    return [
+        Join(shape, dim, told, cuts)
+        for dim, shape in [(0, (size, 3)), (1, (2, size))]
+        for told in (True, False)
+    ]
 
 
 def moves_on_a_line(ranks: int) -> list[Move]:
@@ -127,13 +256,29 @@ def views(ranks: int) -> list[View]:
     ]
 
 
+_SLICES = (((0, 11), (2, 4)), ((4, 9), (0, 6)), ((0, 1), (0, 6)), ((9, 11), (5, 6)))
+
+
 def fills(ranks: int) -> list[Fill]:
-    """Slices in one part, across parts, and of one row."""
+    """Slices along the split dim: in one part, across parts, of one row."""
     return [
-        Fill((11, 6), line(ranks, placement), where)
-        for placement in ("S0", "S1", "R")
-        for where in [((0, 11), (2, 4)), ((4, 9), (0, 6)), ((0, 1), (0, 6)), ((9, 11), (5, 6))]
+        Fill((11, 6), line(ranks, f"S{dim}"), where)
+        for dim, size in enumerate((11, 6))
+        for where in _SLICES
+        if where[dim] != (0, size)
     ]
+
+
+def fills_elsewhere(ranks: int) -> list[Fill]:
+    """Slices that take the split dim whole, and slices of a tensor that is not split."""
+    placements = [("S0", 11, 0), ("S1", 6, 1)]
+    across = [
+        Fill((11, 6), line(ranks, p), where)
+        for p, size, dim in placements
+        for where in _SLICES
+        if where[dim] == (0, size)
+    ]
+    return across + [Fill((11, 6), line(ranks, "R"), where) for where in _SLICES]
 
 
 def statistic(shape: tuple[int, ...], name: str) -> Tensor:

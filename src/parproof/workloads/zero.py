@@ -107,12 +107,12 @@ class Products(nn.Module):
     def __init__(self, *, linear: bool = False) -> None:
         super().__init__()
         self.linear = linear
-        self.inlet = nn.Linear(IN, OUT, bias=False)
+        self.inlet = nn.Linear(IN, HIDDEN if linear else OUT, bias=False)
         self.blocks = nn.ModuleList([self._block(), self._block()])
 
     def _block(self) -> nn.Sequential:
         if self.linear:
-            return nn.Sequential(nn.Linear(IN, OUT))
+            return nn.Sequential(nn.Linear(IN, HIDDEN))
         return nn.Sequential(nn.Linear(IN, HIDDEN, bias=False), nn.ReLU(), nn.Linear(HIDDEN, OUT, bias=False))
 
     def forward(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -122,6 +122,14 @@ class Products(nn.Module):
             y = y + block(x)
         loss: Tensor = (y * weight).sum(dim=1).mean()
         return loss
+
+
+class Metered(Regressor):
+    """A regressor beside a frozen parameter of its own, with fractions or, where it counts, whole numbers."""
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.meter = nn.Parameter(torch.empty(5, dtype=dtype), requires_grad=False)
 
 
 def build(kind: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> nn.Module:
@@ -154,6 +162,8 @@ def _module(kind: str) -> nn.Module:
         "mixed_dtype": Regressor,
         "tied": TiedTokens,
         "divergent": Branches,
+        "metered": Metered,
+        "counted": lambda: Metered(torch.int64),
         "integers": Products,
         "linear": lambda: Products(linear=True),
     }
@@ -161,16 +171,22 @@ def _module(kind: str) -> nn.Module:
 
 
 def global_batch(kind: str, window: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """All samples of one optimizer step: 24, or 16 where means have to be exact. Same values in every dtype."""
+    """All samples of one optimizer step: 24, or 16 where means have to be exact. Same values in every dtype.
+
+    linear   24, with weights that are multiples of three: means over 3 ranks, and over 2 and 4, are exact too
+    """
     generator = torch.Generator().manual_seed(1000 + window)
     if kind in ("tied", "odd"):
         tokens = torch.randint(0, VOCABULARY, (2, 24), generator=generator)
         return tokens[0], tokens[1]
     if kind in EXACT_KINDS:
-        numbers = torch.randint(-3, 4, (16, IN + OUT), generator=generator).to(dtype)
+        size = (24, IN + HIDDEN) if kind == "linear" else (16, IN + OUT)
+        numbers = torch.randint(-3, 4, size, generator=generator).to(dtype)
     else:
         numbers = torch.randn(24, IN + OUT, generator=generator).to(dtype)
     x, target = numbers[:, :IN].contiguous(), numbers[:, IN:].contiguous()
+    if kind == "linear":
+        target = 3 * target
     if kind == "divergent":
         target[:, 0] = target[:, 0].abs() * torch.tensor([-1.0] * 12 + [1.0] * 12, dtype=dtype)
     return x, target

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from parproof.evidence.attempts import Tally
+
 T = TypeVar("T")
 MAX_TEXT = 1000
 
@@ -56,8 +58,11 @@ class RunRule(Protocol):
     def see(self, record: dict[str, Any]) -> None:
         """One record that keeps the schema."""
 
-    def finish(self) -> Iterator[tuple[str, str, str]]:
-        """(record or «run», claimed, supported) for what does not hold."""
+    def finish(self, tally: Tally) -> Iterator[tuple[str, str, str]]:
+        """(record or «run», claimed, supported) for what does not hold.
+
+        tally   how each test ended, over the records that were seen
+        """
 
 
 _RECORD_RULES: dict[str, tuple[str, RecordRule]] = {}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parproof.evidence import canonical, shards
+from parproof.evidence.attempts import Ending, Tally
 from parproof.evidence.audit import files
 from parproof.evidence.audit.findings import Finding, RunRule, Unusable, declare
 from parproof.evidence.audit.provenance_rules import ClockForward, EnvironmentBound
@@ -44,6 +45,7 @@ class _Restored:
         manifest = dict(shard.manifest)
         self._watchers: list[RunRule] = [kind(manifest) for kind in (*OF_A_SHARD, ClockForward)]
         self._watchers.append(EnvironmentBound(manifest, dict(shard.environment)))
+        self._tally = Tally()
         self._broken: list[Finding] = []
 
     def see(self, record: dict[str, Any], name: str) -> None:
@@ -60,6 +62,7 @@ class _Restored:
         self._count += 1
         for watcher in self._watchers:
             watcher.see(original)
+        self._tally.add(original["identity"]["nodeid"], Ending.of(original["conclusion"]))
 
     def finish(self, bound: dict[str, Any]) -> Iterator[Finding]:
         """The first break; the shard's own rules mean something only where it is whole.
@@ -82,7 +85,7 @@ class _Restored:
             yield self._broken[0]
             return
         for watcher in self._watchers:
-            for record, claim, supported in watcher.finish():
+            for record, claim, supported in watcher.finish(self._tally):
                 yield Finding(watcher.rule, f"{where}: {record}", claim, supported)
 
 

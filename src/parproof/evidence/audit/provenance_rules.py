@@ -8,6 +8,7 @@ from typing import Any
 
 from parproof import registry
 from parproof.evidence import canonical, level
+from parproof.evidence.attempts import Tally
 from parproof.evidence.audit.findings import declare
 from parproof.evidence.audit.overclaim_rules import SEVERAL_HOSTS
 from parproof.evidence.audit.run_rules import Told
@@ -39,7 +40,7 @@ class SourceBound:
         if found != self._of:
             self._others.append((_name(record), f"source {self._of[:12]}", f"source {found[:12]}"))
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Each of them."""
         yield from self._others
 
@@ -74,7 +75,7 @@ class EnvironmentBound:
                 self._others.append((_name(record), *told))
                 return
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Each of them."""
         yield from self._others
 
@@ -127,7 +128,7 @@ class ClockForward:
         elif time["test_s"] > (last_s - first_s) * 1.01 + _SLACK_S:
             yield f"a test of {time['test_s']} s", f"{last_s - first_s:.6f} s from its start to its end"
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Each of them."""
         yield from self._found
 
@@ -174,7 +175,7 @@ class CountedOnce:
     def _tell(self, record: dict[str, Any], claimed: str, seen: str) -> None:
         self._twice.append((_name(record), claimed, seen))
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Each of them."""
         yield from self._twice
 
@@ -192,7 +193,7 @@ class Label:
         """Collect scopes."""
         self._scopes.add(record["topology"]["scope"])
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Several nodes by name, and one host by every record."""
         if SEVERAL_HOSTS.search(self._label.lower()) and "multi_host" not in self._scopes:
             seen = ", ".join(sorted(scope for scope in self._scopes if scope)) or "no scope"
@@ -235,7 +236,7 @@ class OwnResult:
         else:
             self._of_mechanisms.setdefault(digest, name)
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Also what a project shares with a mechanism."""
         yield from self._found
         for name, digest in self._of_projects:

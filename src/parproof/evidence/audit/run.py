@@ -162,7 +162,7 @@ def _records(
         bound = manifest["files"].get(RECORDS)
         result.note(files.check_digest(RECORDS, bound, seen.hexdigest()) if bound else ())
     for watcher in over_all:
-        result.note(Finding(watcher.rule, *finding) for finding in watcher.finish())
+        result.note(Finding(watcher.rule, *finding) for finding in watcher.finish(result.tally))
     result.note(parts.finish())
     return told
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from parproof import registry
 from parproof.evidence import canonical
-from parproof.evidence.attempts import Ending, Tally, wrongly_numbered
+from parproof.evidence.attempts import Tally, wrongly_numbered
 from parproof.evidence.audit.findings import declare
 
 Told = Iterator[tuple[str, str, str]]
@@ -44,7 +44,7 @@ class Chain:
         self._previous = canonical.digest(record)
         self._count += 1
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """The first break, and the end."""
         yield from self._broken[:1]
         claimed = (self._manifest["num_records"], self._manifest["last_record"])
@@ -77,7 +77,7 @@ class OneRun:
                 )
             )
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Each of them."""
         yield from self._others
 
@@ -100,7 +100,7 @@ class Complete:
         """Note the attempt."""
         self._seen[record["identity"]["nodeid"]].append(record.get("attempt", 1))
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Missing, unasked for, and twice."""
         collected = set(self._manifest["collected"])
         if not self._manifest["complete"]:
@@ -131,17 +131,15 @@ class Counts:
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self._manifest = manifest
-        self._tally = Tally()
 
     def see(self, record: dict[str, Any]) -> None:
-        """Count by status."""
-        self._tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
+        """The tally of the run has it."""
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Compare."""
-        if self._manifest["counts"] != self._tally.counts:
-            yield "run", f"counts {self._manifest['counts']}", str(self._tally.counts)
-        status, num_unexpected = self._manifest["exit_status"], len(self._tally.unexpected)
+        if self._manifest["counts"] != tally.counts:
+            yield "run", f"counts {self._manifest['counts']}", str(tally.counts)
+        status, num_unexpected = self._manifest["exit_status"], len(tally.unexpected)
         if self._manifest["complete"] and status != int(num_unexpected > 0):
             yield "run", f"exit status {status}", f"{num_unexpected} unexpected failures"
 
@@ -153,17 +151,15 @@ class FlakyNamed:
 
     def __init__(self, manifest: dict[str, Any]) -> None:
         self._named = set(manifest.get("flaky", ()))
-        self._tally = Tally()
 
     def see(self, record: dict[str, Any]) -> None:
-        """Note how the attempt ended."""
-        self._tally.add(record["identity"]["nodeid"], Ending.of(record["conclusion"]))
+        """The tally of the run has it."""
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Those that are not named, and those that are without reason."""
-        for nodeid in sorted(set(self._tally.flaky) - self._named):
+        for nodeid in sorted(set(tally.flaky) - self._named):
             yield nodeid, "one outcome", "attempts that ended differently"
-        for nodeid in sorted(self._named - set(self._tally.flaky)):
+        for nodeid in sorted(self._named - set(tally.flaky)):
             yield nodeid, "flaky", "no attempts that ended differently"
 
 
@@ -177,22 +173,20 @@ class RequiredClaims:
     )
 
     def __init__(self, manifest: dict[str, Any]) -> None:
-        self._tally = Tally()
         self._tests: dict[tuple[str, str], set[str]] = defaultdict(set)
 
     def see(self, record: dict[str, Any]) -> None:
         """Collect tests by claim; a test that was skipped in one attempt counts as skipped."""
         nodeid = record["identity"]["nodeid"]
-        self._tally.add(nodeid, Ending.of(record["conclusion"]))
         experiment = registry.load().experiment(record["identity"]["semantic_id"] or "")
         for claim in record["identity"]["claims"] if experiment else ():
             if experiment and experiment.claim(claim):
                 self._tests[experiment.id, claim].add(nodeid)
 
-    def finish(self) -> Told:
+    def finish(self, tally: Tally) -> Told:
         """Only skipped or blocked."""
         for (experiment_id, claim_id), tests in sorted(self._tests.items()):
-            statuses = {self._tally.worst[nodeid].status for nodeid in tests}
+            statuses = {tally.worst[nodeid].status for nodeid in tests}
             experiment = registry.load().experiment(experiment_id)
             claim = experiment.claim(claim_id) if experiment else None
             if claim is not None and claim.required and not statuses & {"ok", "failed"}:

@@ -16,7 +16,7 @@ from parproof.cost.statistics import per_call_maximum
 from parproof.errors import UsageError
 from parproof.evidence import canonical
 from parproof.evidence.attempts import Ending
-from parproof.evidence.audit import Unusable, audit
+from parproof.evidence.audit import Unusable, require_sound
 from parproof.evidence.audit.reading import parse, read_json, read_lines
 from parproof.evidence.compare.environments import factors_of, places
 from parproof.evidence.level import LEVELS
@@ -103,14 +103,7 @@ def read(directory: Path, kept: dict[str, str], progress: Told = lambda done, to
     Errors   Unusable when there is no evidence, or it changed while it was read; UsageError when its audit has findings,
              or it was merged from unequal machines
     """
-    findings = audit(directory, progress=progress).findings
-    if findings:
-        raise UsageError(
-            f"the evidence does not pass its audit ({len(findings)} findings), first: {findings[0]}",
-            expected="evidence without findings",
-            where=str(directory),
-            next_step=f"parproof audit {directory}",
-        )
+    require_sound(directory, progress)
     manifest = read_json(directory, MANIFEST)
     factors = factors_of(directory, manifest)
     attempts: dict[str, list[Facts]] = {}

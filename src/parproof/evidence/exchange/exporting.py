@@ -12,7 +12,7 @@ from parproof import registry
 from parproof.errors import UsageError
 from parproof.evidence import canonical, traces
 from parproof.evidence.attempts import worst_of
-from parproof.evidence.audit import audit, records
+from parproof.evidence.audit import records, require_sound
 from parproof.evidence.audit.reading import read_json
 from parproof.evidence.consume import edges_of
 from parproof.evidence.exchange import documents
@@ -48,14 +48,7 @@ def export(directory: Path, output: Path, projects: Iterable[str] = ()) -> Expor
 def build(directory: Path, projects: Iterable[str] = ()) -> Export:
     """The documents, without writing them. The evidence is audited first."""
     chosen = _chosen(list(projects))
-    findings = audit(directory).findings
-    if findings:
-        raise UsageError(
-            f"the evidence does not pass its audit: {findings[0]}",
-            expected="evidence without findings: what is not sound is not handed on",
-            where=str(directory),
-            next_step=f"parproof audit {directory}",
-        )
+    require_sound(directory)
     manifest = read_json(directory, MANIFEST)
     made = assemble(manifest, records(directory), chosen)
     bound = {**manifest["files"], MANIFEST: _bound(directory / MANIFEST)}

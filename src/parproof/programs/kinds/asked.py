@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from parproof import torch_version
 from parproof.ledger.rows import Row
 from parproof.ranks.context import RankContext
 
@@ -32,6 +33,7 @@ class Kind:
 
     ordered       False where the order is up to a schedule
     bookkeeping   True where sizes are those of pickles: control traffic only, at least one call
+    since         the first release of torch that does it so, where 2.11 does not
     """
 
     name: str
@@ -40,6 +42,7 @@ class Kind:
     min_world: int = 2
     ordered: bool = True
     bookkeeping: bool = False
+    since: str = "2.11"
 
     def differs(self, rows: Sequence[Row], rank: int, world: int) -> str:
         """How the rows of this kind's phase differ from what was asked for; empty when they do not."""
@@ -61,9 +64,9 @@ def do_all(ctx: RankContext, family: str, only: str = "") -> None:
 
 
 def kinds_of(family: str, world: int) -> list[Kind]:
-    """The kinds of a family that this world size can do."""
+    """The kinds of a family that this world size and the installed torch can do."""
     table: list[Kind] = importlib.import_module(f"parproof.programs.kinds.{family}").KINDS
-    return [kind for kind in table if world >= kind.min_world]
+    return [kind for kind in table if world >= kind.min_world and not torch_version.before(kind.since)]
 
 
 def seen(rows: Sequence[Row], phase: str, world: int) -> list[Asked]:

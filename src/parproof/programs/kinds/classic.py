@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import _coalescing_manager
 
-from parproof import torch_names
+from parproof import torch_names, torch_version
 from parproof.programs.kinds.asked import Asked, Kind
 from parproof.ranks.context import RankContext
 
@@ -101,7 +101,11 @@ KINDS = [
     Kind(
         "coalescing_manager",
         _coalesced_by_manager,
-        lambda r, w: [Asked("all_reduce", 3 * B, 3 * B, reduce_op="sum"), Asked("all_gather", B, w * B)],
+        # torch 2.11 hands its gathers over as asynchronous, and waits for them itself.
+        lambda r, w: [
+            Asked("all_reduce", 3 * B, 3 * B, reduce_op="sum"),
+            Asked("all_gather", B, w * B, is_async=torch_version.before("2.12")),
+        ],
     ),
     Kind(
         "all_gather",
@@ -134,6 +138,7 @@ KINDS = [
         "all_to_all",
         lambda ctx: dist.all_to_all(several(ctx), several(ctx)),
         lambda r, w: [Asked("all_to_all", w * B, w * B)],
+        since="2.12",
     ),
     Kind(
         "all_to_all_single",

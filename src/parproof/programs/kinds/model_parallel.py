@@ -150,7 +150,7 @@ KINDS = [
     ),
     Kind("replicate_to_shard", _redistributed(Replicate(), Shard(0)), lambda r, w: []),
     Kind("parallelize_module", _tensor_parallel, _tensor_parallel_asked),
-    Kind("pipeline_1f1b", _pipeline(Schedule1F1B), _pipeline_asked, ordered=False),
-    Kind("pipeline_gpipe", _pipeline(ScheduleGPipe), _pipeline_asked, ordered=False),
+    Kind("pipeline_1f1b", _pipeline(Schedule1F1B), _pipeline_asked, ordered=False, since="2.12"),
+    Kind("pipeline_gpipe", _pipeline(ScheduleGPipe), _pipeline_asked, ordered=False, since="2.12"),
     Kind("checkpoint", _saved, lambda r, w: [], bookkeeping=True),
 ]

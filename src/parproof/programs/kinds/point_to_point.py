@@ -105,7 +105,7 @@ KINDS = [
     Kind("recv_any_source", _any_source, lambda r, w: _from_zero_to_one(r, tag=0, source=-1)),
     Kind("isend_irecv", _ring, lambda r, w: _ring_asked(r, w, 3)),
     Kind("batch_isend_irecv", _batch, lambda r, w: _ring_asked(r, w, 0)),
-    Kind("functional", _functional, lambda r, w: _from_zero_to_one(r, tag=5, is_async=True)),
-    Kind("functional_batch", _functional_batch, lambda r, w: _ring_asked(r, w, 0)),
+    Kind("functional", _functional, lambda r, w: _from_zero_to_one(r, tag=5, is_async=True), since="2.12"),
+    Kind("functional_batch", _functional_batch, lambda r, w: _ring_asked(r, w, 0), since="2.12"),
     Kind("subgroup", _in_subgroup, _in_subgroup_asked),
 ]

@@ -16,7 +16,7 @@ from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.tensor import TensorParallel
 from parproof.subjects.reference.tensor_layers import Layer, whole_index, with_range
 from parproof.subjects.reference.tensor_layout import index_at
-from parproof.subjects.reference.tensor_wire import Regions
+from parproof.subjects.reference.tensor_wire import Regions, crossing, same
 from parproof.subjects.tensor_protocol import Layout, Piece
 
 KINDS = types.SimpleNamespace()
@@ -41,6 +41,30 @@ def _as_if_flat(
     gathered = wire.gather_parts(local, dim, even)
     kept = [gathered.narrow(dim, start, n) for (start, _), n in zip(even, lengths, strict=True)]
     return Piece(torch.cat(kept, dim), whole_index(shape))
+
+
+def _summed_gradient(self: Any, piece: Piece, shape: tuple[int, ...], layout: Layout, *, group: Any) -> Piece:
+    if "P" not in layout.placements:
+        return TensorParallel.hand_over(self, piece, shape, layout, group=group)
+    return Piece(crossing(piece.local, same, Regions(group).sum), piece.index)
+
+
+def _as_many_as_here(
+    self: Any, local: Tensor, shape: tuple[int, ...] | None, layout: Layout, *, group: Any
+) -> Tensor:
+    whole = TensorParallel.join(self, local, shape, layout, group=group)
+    if shape is not None:
+        return whole
+    dim = int(layout.placements[0][1:])
+    length = local.shape[dim] * dist.get_world_size(group)
+    missing = max(0, length - whole.shape[dim])
+    return functional.pad(whole, [0, 0] * (1 - dim) + [0, missing]).narrow(dim, 0, length)
+
+
+def _thin_axes_left_alone(self: Any, mesh: tuple[int, ...], axes: tuple[int, ...], *, group: Any) -> Any:
+    if all(mesh[axis] == 1 for axis in axes):
+        return group
+    return TensorParallel.flatten(self, mesh, axes, group=group)
 
 
 def _mean_of_means(
@@ -91,6 +115,9 @@ def _norm_of_this_rank(self: Any, layers: Sequence[Layer]) -> float:
 
 
 grid_taken_for_a_line = _mutant("grid_taken_for_a_line", redistribute=_as_if_flat)
+summed_gradient_of_a_summand = _mutant("summed_gradient_of_a_summand", hand_over=_summed_gradient)
+parts_as_long_as_ours = _mutant("parts_as_long_as_ours", join=_as_many_as_here)
+thin_axes_left_alone = _mutant("thin_axes_left_alone", flatten=_thin_axes_left_alone)
 mean_of_means = _mutant("mean_of_means", statistic=_mean_of_means)
 views_the_part = _mutant("views_the_part", view=_view_of_the_part)
 writes_to_a_copy = _mutant("writes_to_a_copy", fill=_write_to_a_copy)

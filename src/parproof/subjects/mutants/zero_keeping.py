@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from parproof.subjects.mutants.zero_making import Fault
 from parproof.subjects.reference.zero import Zero, Zero3
 from parproof.subjects.reference.zero_adam import SliceOptimizer
+from parproof.subjects.reference.zero_checkpoint import _copy, _join
 from parproof.subjects.reference.zero_flat import FlatBuffer
 from parproof.subjects.reference.zero_training import Training
 from parproof.subjects.zero_protocol import STRATEGIES, Pieces, StatePlan, StateTraining
@@ -183,6 +185,20 @@ class SavesLate(Fault, Training):
                 training.save(directory)
 
         return Pending()
+
+
+class LeavesMomentsBehind(Fault, Training):
+    def load(self, directory: str) -> None:
+        super().load(directory)
+        if len(list(Path(directory).glob("rank*.pt"))) != dist.get_world_size():
+            for state in self.optimizer.state.values():
+                for moment in state.values():
+                    moment.zero_()
+
+
+class CastsOnLoad(Fault, Training):
+    def load(self, directory: str) -> None:
+        _copy(_join(directory), self)
 
 
 class LoadsWhatFits(Fault, Training):

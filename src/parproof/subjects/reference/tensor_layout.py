@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -70,9 +71,15 @@ class Layouts:
 
     wire_type = Regions
 
+    def __init__(self) -> None:
+        self._meshes: dict[tuple[tuple[int, ...], int], Mesh] = {}
+
     def mesh(self, layout: Layout, group: ProcessGroup) -> Mesh:
-        """The grid of a layout."""
-        return Mesh(layout.mesh, group, self.wire_type)
+        """The grid of a layout, made once: its lines are groups, and a group costs a rendezvous."""
+        key = (layout.mesh, id(group))
+        if key not in self._meshes:
+            self._meshes[key] = Mesh(layout.mesh, group, self.wire_type)
+        return self._meshes[key]
 
     def shard(self, whole: Tensor, layout: Layout, *, group: ProcessGroup) -> Piece:
         """This rank's part: no communication."""
@@ -124,6 +131,35 @@ class Layouts:
         if wire is None or dim is None:
             return x
         return wire.split(x, dim, wire.bounds(x.shape[dim]))
+
+    def hand_over(
+        self, piece: Piece, shape: tuple[int, ...], layout: Layout, *, group: ProcessGroup
+    ) -> Piece:
+        """A piece holds a plain tensor, and a summand's gradient is that of the sum: nothing to do."""
+        return Piece(piece.local.view_as(piece.local), piece.index)
+
+    def join(
+        self, local: Tensor, shape: tuple[int, ...] | None, layout: Layout, *, group: ProcessGroup
+    ) -> Tensor:
+        """The parts say how long they are, then what they hold: two all_gathers. What was told has to agree."""
+        wire, dim = self.wire_type(group), split_dim(layout.placements[0])
+        assert dim is not None
+        length = torch.tensor([local.shape[dim]], device=local.device)
+        stops = wire.gather(length, 0, [(rank, rank + 1) for rank in range(wire.size)]).cumsum(0).tolist()
+        whole = (*local.shape[:dim], stops[-1], *local.shape[dim + 1 :])
+        if shape is not None and whole != shape:
+            raise InvalidPlan(f"parts of a tensor {whole}", expected=f"parts of {shape}", where="join")
+        return wire.gather_parts(local, dim, list(zip([0, *stops], stops, strict=False)))
+
+    def flatten(self, mesh: tuple[int, ...], axes: tuple[int, ...], *, group: ProcessGroup) -> ProcessGroup:
+        """Ranks whose place differs along the axes alone, as a group."""
+        me = _position(dist.get_rank(group), mesh)
+        kept = [axis for axis in range(len(mesh)) if axis not in axes]
+        places = [_position(number, mesh) for number in range(math.prod(mesh))]
+        members = dist.get_process_group_ranks(group)
+        mine = [m for m, p in zip(members, places, strict=True) if all(p[axis] == me[axis] for axis in kept)]
+        made: Any = group if mine == members else dist.new_group(mine, use_local_synchronization=True)
+        return made  # type: ignore[no-any-return]
 
     def statistic(
         self, piece: Piece, shape: tuple[int, ...], layout: Layout, name: str, *, group: ProcessGroup

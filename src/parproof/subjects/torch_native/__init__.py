@@ -4,6 +4,7 @@ from parproof.subjects.protocol import Subject
 from parproof.subjects.torch_native.collectives_lacks import LACKS as COLLECTIVES_LACKS
 from parproof.subjects.torch_native.context_lacks import LACKS as CONTEXT_LACKS
 from parproof.subjects.torch_native.expert_lacks import LACKS as EXPERT_LACKS
+from parproof.subjects.torch_native.older_lacks import LACKS as OLDER_LACKS
 from parproof.subjects.torch_native.overlap_lacks import LACKS as OVERLAP_LACKS
 from parproof.subjects.torch_native.pipeline_lacks import LACKS as PIPELINE_LACKS
 from parproof.subjects.torch_native.tensor_lacks import LACKS as TENSOR_LACKS
@@ -26,6 +27,7 @@ SUBJECT = Subject(
     lacks=COLLECTIVES_LACKS
     | CONTEXT_LACKS
     | EXPERT_LACKS
+    | OLDER_LACKS
     | OVERLAP_LACKS
     | PIPELINE_LACKS
     | TENSOR_LACKS

@@ -117,7 +117,7 @@ class LossLayer:
 
     def __call__(self, x: Tensor, *extra: Tensor) -> Piece:
         """The loss, the same on every rank. Its backward needs the context too, so it runs inside here."""
-        logits = as_dtensor(x, self.mesh, [Shard(1)], self.shape)
+        logits = as_dtensor(x.detach(), self.mesh, [Shard(1)], self.shape)
         return Piece(_Loss.apply(x, logits, extra[0], self.ignore_index), ())  # type: ignore[no-untyped-call]
 
     def parameters(self) -> dict[str, list[Piece]]:

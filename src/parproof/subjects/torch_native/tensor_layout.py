@@ -63,20 +63,33 @@ def as_dtensor(
     return DTensor.from_local(local, mesh, placements, run_check=False, shape=whole, stride=strides)
 
 
+# How DTensor says that it cannot view a split tensor so: torch 2.13; 2.12 for an inner dim; 2.11.
+_VIEW_REFUSALS = ("evenly sharded", "is not supported yet", "without redistribution")
+
+
+def _grid(shape: tuple[int, ...], group: ProcessGroup) -> DeviceMesh:
+    """The world's ranks as a grid with named axes."""
+    if group is not dist.group.WORLD:
+        raise InvalidPlan("a grid over a part of the world", expected="the whole world")
+    return init_device_mesh(device_of(group), shape, mesh_dim_names=tuple("abcdef"[: len(shape)]))
+
+
 class Layouts:
     """Layouts and operations as DTensor has them."""
 
+    def __init__(self) -> None:
+        self._grids: dict[Layout, DeviceMesh] = {}
+
     def mesh(self, layout: Layout, group: ProcessGroup) -> DeviceMesh:
-        """The group's ranks as a grid; flattened: with the one-axis mesh of all of them made as well."""
+        """The group's ranks as a grid, made once; flattened: with the one-axis mesh of all of them made as well."""
         if len(layout.mesh) == 1:
             return mesh_of(group)
-        if group is not dist.group.WORLD:
-            raise InvalidPlan("a grid over a part of the world", expected="the whole world")
-        names = tuple("abcdef"[: len(layout.mesh)])
-        mesh = init_device_mesh(device_of(group), layout.mesh, mesh_dim_names=names)
-        if layout.flattened:
-            mesh._flatten("all")
-        return mesh
+        key = Layout(layout.mesh, (), layout.flattened)
+        if key not in self._grids:
+            self._grids[key] = _grid(layout.mesh, group)
+            if layout.flattened:
+                self._grids[key]._flatten("all")
+        return self._grids[key]
 
     def shard(self, whole: Tensor, layout: Layout, *, group: ProcessGroup) -> Piece:
         """distribute_tensor."""
@@ -89,6 +102,36 @@ class Layouts:
         mesh = self.mesh(source, group)
         whole = as_dtensor(piece.local, mesh, placements_of(source), shape)
         return piece_of(whole.redistribute(placements=placements_of(target)))
+
+    def hand_over(
+        self, piece: Piece, shape: tuple[int, ...], layout: Layout, *, group: ProcessGroup
+    ) -> Piece:
+        """from_local, then to_local as it is called without a word about gradients."""
+        return piece_of(as_dtensor(piece.local, self.mesh(layout, group), placements_of(layout), shape))
+
+    def join(
+        self, local: Tensor, shape: tuple[int, ...] | None, layout: Layout, *, group: ProcessGroup
+    ) -> Tensor:
+        """from_local with run_check, which compares the ranks' shapes when none was given; then full_tensor."""
+        mesh, placements = self.mesh(layout, group), placements_of(layout)
+        stated: dict[str, Any] = {}
+        if shape is not None:
+            strides = tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+            stated = {"shape": torch.Size(shape), "stride": strides}
+        try:
+            found = DTensor.from_local(local, mesh, placements, run_check=True, **stated)
+        except ValueError as refusal:
+            # Every rank sees the shapes of all, so all refuse.
+            raise InvalidPlan(str(refusal), where="DTensor.from_local") from refusal
+        return found.full_tensor()
+
+    def flatten(self, mesh: tuple[int, ...], axes: tuple[int, ...], *, group: ProcessGroup) -> ProcessGroup:
+        """DeviceMesh._flatten, then the new axis by its name."""
+        whole = _grid(mesh, group)
+        names = whole.mesh_dim_names or ()
+        some = whole if len(axes) == len(mesh) else whole[tuple(names[axis] for axis in axes)]
+        some._flatten("flat")
+        return whole["flat"].get_group()
 
     def statistic(
         self, piece: Piece, shape: tuple[int, ...], layout: Layout, name: str, *, group: ProcessGroup
@@ -113,7 +156,7 @@ class Layouts:
             viewed: Any = whole.view(new_shape)
         except RuntimeError as refusal:
             # Raised before anything is sent, from sizes alone, so by all ranks alike.
-            if "evenly sharded" not in str(refusal):
+            if not any(text in str(refusal) for text in _VIEW_REFUSALS):
                 raise
             raise InvalidPlan(str(refusal).splitlines()[0], where="DTensor.view") from refusal
         if any(type(placement) not in (Shard, Replicate) for placement in viewed.placements):

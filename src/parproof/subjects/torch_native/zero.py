@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from parproof.subjects.torch_native import zero_checkpoint as checkpoints
@@ -83,7 +82,7 @@ class Training:
         """torch's own clipping; without a limit, its norm."""
         limit = float("inf") if self.plan.max_norm is None else self.plan.max_norm
         norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit)
-        return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        return float(norm)  # as one logs it: of a DTensor that is not yet summed this must be the sum
 
     def step(self) -> None:
         """Update and let the gradients go."""
