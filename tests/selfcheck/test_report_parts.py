@@ -121,6 +121,14 @@ def test_ledger_and_prediction_stand_side_by_side_and_agree_as_the_audit_says():
     assert ledger_summary.agrees(seen, predicted)
 
 
+@pytest.mark.parametrize("schedule", ["zero_bubble_v", "dual_pipe_v"])
+def test_a_modelled_v_has_whole_backwards_of_two_slots(schedule):
+    """Where some backwards are split, a whole one is as long as both parts: 6m + p − 1 slots, no bubble but the start."""
+    chart = modelled(schedule, 3, 6)
+    assert chart.makespan == 6 * 6 + 3 - 1
+    assert {bar.end - bar.start for bar in chart.bars if bar.kind == "B"} <= {2.0}
+
+
 @pytest.mark.parametrize("schedule", ["fill_drain", "one_f_one_b"])
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (3, 8), (4, 4)])
 def test_a_modelled_timeline_has_the_makespan_and_bubble_of_the_closed_form(schedule, p, m):

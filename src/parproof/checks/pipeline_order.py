@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from parproof.checks.pipeline import canonical, crossings, last_step, places
-from parproof.cost.pipeline import FORWARD, WEIGHT, Event
-from parproof.cost.pipeline_timeline import needs, parts, problems
+from parproof.checks.pipeline import canonical, places
+from parproof.checks.pipeline_traffic import crossings, last_step, messages
+from parproof.cost.pipeline import FORWARD, V_SHAPED, WEIGHT, Event
+from parproof.cost.pipeline_orders import orders
+from parproof.cost.pipeline_timeline import needs, parts, problems, slots, timeline
 from parproof.ranks.run import Run
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def _spans(log: Log) -> list[tuple[Event, Entry, Entry]]:
 
 
 def assert_order(run: Run, case: Training) -> None:
-    """Everything once, in an order that can run, equal to the canonical one where there is one."""
+    """Everything once, in an order that can run, equal to the canonical one where there is one, else as short."""
     placed, found = places(case, run.world_size), observed(run)
     for rank, result in enumerate(run.results):
         _assert_pairs(result["log"], run.where(rank))
@@ -55,6 +57,23 @@ def assert_order(run: Run, case: Training) -> None:
                 raise AssertionError(
                     f"{run.where(rank)}: event {position} of {case.plan.schedule}: observed {one}, expected {other}"
                 )
+
+    plan = case.plan
+    if plan.schedule in V_SHAPED and plan.num_micro_batches >= 2 * run.world_size - 1:
+        found_slots, model_slots = makespan_slots(run, case)
+        if found_slots > model_slots:
+            raise AssertionError(
+                f"order of events: {found_slots:g} slots, longer than the model's {model_slots:g}"
+                f" ({plan.schedule}, {plan.num_micro_batches} micro-batches)"
+            )
+
+
+def makespan_slots(run: Run, case: Training) -> tuple[float, float]:
+    """(of the observed orders, of the model's order), all parts of all stages one slot each, without transfers."""
+    placed, plan = places(case, run.world_size), case.plan
+    model = orders(plan.schedule, run.world_size, plan.num_micro_batches, plan.stages_per_rank)
+    found = timeline(observed(run), placed, slots).makespan_s
+    return found, timeline(model, placed, slots).makespan_s
 
 
 def _assert_pairs(log: Log, where: str) -> None:
@@ -118,7 +137,7 @@ def _assert_ledger(run: Run, case: Training, rank: int) -> None:
     needed: Counter[int] = Counter()
     produced: Counter[int] = Counter()
     for event, first, last in _spans(run.results[rank]["log"]):
-        for peer, count in _messages(event, placed, made, rank, arriving=True):
+        for peer, count, _ in messages(event, placed, made, arriving=True):
             needed[peer] += count
         for op, bound, at in (("recv", needed, first), ("send", produced, last)):
             calls = Counter(row.peer for row in run.ledgers[rank][begin : at.rows] if row.op == op)
@@ -128,21 +147,8 @@ def _assert_ledger(run: Run, case: Training, rank: int) -> None:
                         f"{run.where(rank)}: at {first.edge if op == 'recv' else 'end'} of {event} the ledger has"
                         f" {calls[peer]} {op} with rank {peer}, the order it reports needs {bound[peer]}"
                     )
-        for peer, count in _messages(event, placed, made, rank, arriving=False):
+        for peer, count, _ in messages(event, placed, made, arriving=False):
             produced[peer] += count
-
-
-def _messages(
-    event: Event, placed: Sequence[int], made: Sequence[object], rank: int, *, arriving: bool
-) -> Iterator[tuple[int, int]]:
-    """(peer, number of tensors) that an event waits for, or gives."""
-    if event.kind == WEIGHT:
-        return
-    step = 1 if (event.kind == FORWARD) != arriving else -1
-    other = event.stage + step
-    if 0 <= other < len(placed) and placed[other] != rank:
-        crossing = made[min(other, event.stage)]
-        yield placed[other], crossing[0 if event.kind == FORWARD else 2]  # type: ignore[index]
 
 
 def _assert_clock(run: Run, case: Training) -> None:
@@ -172,3 +178,18 @@ def occupancy(run: Run) -> list[tuple[float, list[float]]]:
         times = [at_s for rank in spans for span in rank for at_s in span]
         found.append((max(times) - min(times), [sum(end - start for start, end in rank) for rank in spans]))
     return found
+
+
+def assert_concurrent(steps: Sequence[tuple[float, Sequence[float]]], least_s: float) -> None:
+    """Some step leaves less idle than ranks that take turns would, and none ends before it can.
+
+    steps     of `occupancy`
+    least_s   makespan of the model, counting nothing but what every event is known to take
+    """
+    world = len(steps[0][1])
+    idle = min(1 - sum(busy_s) / (world * makespan_s) for makespan_s, busy_s in steps)
+    if idle >= 1 - 1 / world:
+        raise AssertionError(f"bubble {idle:.3f}: no two ranks work at the same time")
+    shortest_s = min(makespan_s for makespan_s, _ in steps)
+    if shortest_s < least_s:
+        raise AssertionError(f"makespan {shortest_s:.4f} s, shorter than the {least_s:.4f} s it has to take")

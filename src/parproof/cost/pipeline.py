@@ -133,7 +133,7 @@ def one_f_one_b_period_s(work_s: float, transfer_s: float, num_ranks: int) -> fl
 
 
 class Crossing(NamedTuple):
-    """What leaves a stage for the next, for one micro-batch: all outputs, and gradients of those that have one."""
+    """What leaves a stage for the next: all outputs, and gradients of those that have one. Of one micro-batch, or several."""
 
     num_outputs: int
     output_bytes: int
@@ -147,10 +147,14 @@ class Crossing(NamedTuple):
         )
 
 
+def in_all(by_micro: Sequence[Sequence[Crossing]]) -> list[Crossing]:
+    """[micro-batch][stage] → [stage]: a step carries as many messages as micro-batches, each of its own size."""
+    return [Crossing(*map(sum, zip(*of_stage, strict=True))) for of_stage in zip(*by_micro, strict=True)]
+
+
 def traffic_by_peer(
     placement: Sequence[int],
     rank: int,
-    num_micro: int,
     crossings: Sequence[Crossing],
     *,
     phase: str = "",
@@ -160,6 +164,7 @@ def traffic_by_peer(
 
     Full tensors, once each way for every micro-batch; nothing between two stages of one rank. The gradient
     exchange of replicas and of tied weights is not in it.
+    crossings     what leaves each stage in the step, all micro-batches together (`in_all`)
     setup_bytes   sizes of tensors that neighbours exchange once, one each way, in this step
     """
     totals: dict[tuple[int, str], list[int]] = {}
@@ -169,11 +174,11 @@ def traffic_by_peer(
         if near == far or rank not in (near, far):
             continue
         ops = ("send", "recv") if rank == near else ("recv", "send")
-        for times, what in ((num_micro, crossing), (1, once)):
+        for what in (crossing, once):
             for op, calls, num_bytes in zip(ops, what[::2], what[1::2], strict=True):
                 total = totals.setdefault((far if rank == near else near, op), [0, 0])
-                total[0] += times * calls
-                total[1] += times * num_bytes
+                total[0] += calls
+                total[1] += num_bytes
     found: dict[int, list[Traffic]] = {}
     for (peer, op), (calls, num_bytes) in sorted(totals.items()):
         sent = num_bytes if op == "send" else 0
@@ -184,7 +189,6 @@ def traffic_by_peer(
 def boundary_gathers(
     placement: Sequence[int],
     place: int,
-    num_micro: int,
     crossings: Sequence[Crossing],
     num_ranks: int,
     *,
@@ -192,7 +196,8 @@ def boundary_gathers(
 ) -> Traffic:
     """What a rank gathers in one step from its tensor group of `num_ranks`, when tensors cross boundaries in parts.
 
-    place   of the rank in its pipeline
+    place       of the rank in its pipeline
+    crossings   as in `traffic_by_peer`
     Each arrival is one all_gather: a part in, the whole out. A boundary then carries 1/num_ranks of the bytes on
     each of num_ranks links, once in all instead of num_ranks times (Narayanan et al. 2021, scatter/gather).
     """
@@ -203,7 +208,4 @@ def boundary_gathers(
             calls, num_bytes = calls + crossing.num_outputs, num_bytes + crossing.output_bytes
         if near != far and place == near:
             calls, num_bytes = calls + crossing.num_gradients, num_bytes + crossing.gradient_bytes
-    total = num_micro * num_bytes
-    return Traffic(
-        "all_gather", num_micro * calls, total // num_ranks, total, group_size=num_ranks, phase=phase
-    )
+    return Traffic("all_gather", calls, num_bytes // num_ranks, num_bytes, group_size=num_ranks, phase=phase)

@@ -8,10 +8,12 @@ from parproof.cost.pipeline import (
     BACKWARD,
     FORWARD,
     INPUT,
+    V_SHAPED,
     WEIGHT,
     Event,
     check_sizes,
 )
+from parproof.cost.pipeline_v import units
 from parproof.errors import InvalidPlan
 
 Order = list[Event]
@@ -24,6 +26,8 @@ def orders(schedule: str, num_ranks: int, num_micro: int, stages_per_rank: int =
         raise InvalidPlan(f"no canonical order for {schedule!r}", expected=f"one of {', '.join(_MAKERS)}")
     if stages_per_rank > 1 and schedule in ("fill_drain", "one_f_one_b"):
         raise InvalidPlan(f"{stages_per_rank} stages per rank", expected="1", where=schedule)
+    if stages_per_rank != 2 and schedule in V_SHAPED:
+        raise InvalidPlan(f"{stages_per_rank} stages per rank", expected="2", where=schedule)
     return [_MAKERS[schedule](num_ranks, num_micro, stages_per_rank, rank) for rank in range(num_ranks)]
 
 
@@ -77,6 +81,14 @@ def _zero_bubble(p: int, m: int, v: int, rank: int) -> Order:
     return order + put_off
 
 
+def _zero_bubble_v(p: int, m: int, v: int, rank: int) -> Order:
+    return [event for unit in units("zero_bubble_v", p, m)[rank] for event in unit]
+
+
+def _dual_pipe_v(p: int, m: int, v: int, rank: int) -> Order:
+    return [event for unit in units("dual_pipe_v", p, m)[rank] for event in unit]
+
+
 def micro_per_round(num_ranks: int, num_micro: int) -> int:
     """Micro-batches that pass a stage before its rank turns to the next one: p, or a little more or fewer."""
     rounds = max(1, num_micro // num_ranks)
@@ -104,4 +116,6 @@ _MAKERS: dict[str, Callable[[int, int, int, int], Order]] = {
     "breadth_first": _breadth_first,
     "interleaved": _interleaved,
     "zero_bubble": _zero_bubble,
+    "zero_bubble_v": _zero_bubble_v,
+    "dual_pipe_v": _dual_pipe_v,
 }

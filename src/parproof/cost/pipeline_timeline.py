@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from parproof.cost.pipeline import BACKWARD, FORWARD, INPUT, WEIGHT, Event
@@ -44,7 +44,7 @@ def problems(orders: Sequence[Sequence[Event]], placement: Sequence[int], num_mi
         if counted[event] != wanted:
             found.append(f"{event} done {counted[event]} times, expected {wanted}")
     if not found:
-        stuck = _run(orders, placement, lambda event: 1.0, 0.0, False).stuck
+        stuck = _run(orders, placement, lambda event: 1.0, 0.0, False, {}).stuck
         found += [f"deadlock: every rank waits, at {', '.join(map(str, stuck))}"] * bool(stuck)
     return found
 
@@ -71,12 +71,20 @@ def parts(event: Event) -> list[Event]:
 
 @dataclass(frozen=True)
 class Timeline:
-    """When each event runs. `stuck`: the event each unfinished rank is at, when nobody can go on."""
+    """When each event runs. `stuck`: the event each unfinished rank is at, when nobody can go on.
+
+    busy_by_rank_s   time in which a rank works; events that overlap count once
+    """
 
     start_s: dict[Event, float]
     end_s: dict[Event, float]
-    num_ranks: int
+    busy_by_rank_s: tuple[float, ...]
     stuck: tuple[Event, ...] = ()
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks that have an order."""
+        return len(self.busy_by_rank_s)
 
     @property
     def makespan_s(self) -> float:
@@ -86,12 +94,22 @@ class Timeline:
     @property
     def busy_s(self) -> float:
         """Work of all ranks together."""
-        return sum(self.end_s[event] - self.start_s[event] for event in self.end_s)
+        return sum(self.busy_by_rank_s)
+
+    @property
+    def idle_by_rank_s(self) -> list[float]:
+        """Time of the makespan in which a rank does not work."""
+        return [self.makespan_s - busy_s for busy_s in self.busy_by_rank_s]
 
     @property
     def bubble_ratio(self) -> float:
         """Share of all ranks' time without work."""
         return 1.0 - self.busy_s / (self.num_ranks * self.makespan_s)
+
+
+def slots(event: Event) -> float:
+    """Equal slots for forward and either part of backward: a whole backward takes two."""
+    return 2.0 if event.kind == BACKWARD else 1.0
 
 
 def timeline(
@@ -101,14 +119,17 @@ def timeline(
     *,
     transfer_s: float = 0.0,
     blocks_sender: bool = False,
+    overlapped: Mapping[tuple[Event, ...], float] | None = None,
 ) -> Timeline:
     """Run the orders, each event as early as its rank and its needs allow.
 
     transfer_s      time a tensor takes from one rank to another; none between stages of one rank
     blocks_sender   True: the sender cannot work meanwhile (no overlap of communication and compute)
+    overlapped      pairs of events, one after the other in their order, that run as one piece of work → time both
+                    take; it starts when both can, and neither result leaves before its end
     Errors          InvalidPlan when no rank can go on; names the event each one waits at
     """
-    made = _run(orders, placement, duration_s, transfer_s, blocks_sender)
+    made = _run(orders, placement, duration_s, transfer_s, blocks_sender, overlapped or {})
     if made.stuck:
         raise InvalidPlan(
             f"no event can run: ranks wait at {', '.join(map(str, made.stuck))}", where="pipeline schedule"
@@ -122,30 +143,48 @@ def _run(
     duration_s: Callable[[Event], float],
     transfer_s: float,
     blocks_sender: bool,
+    overlapped: Mapping[tuple[Event, ...], float],
 ) -> Timeline:
     start: dict[Event, float] = {}
     end: dict[Event, float] = {}
-    at, free_s = [0] * len(orders), [0.0] * len(orders)
+    at, free_s, busy_s = [0] * len(orders), [0.0] * len(orders), [0.0] * len(orders)
     done: dict[Event, tuple[float, int]] = {}
     moved = True
     while moved:
         moved = False
         for rank, order in enumerate(orders):
             while at[rank] < len(order):
-                event = order[at[rank]]
-                before = [e for part in parts(event) for e in needs(part, len(placement), True)]
-                before = [e for e in before if e not in parts(event)]
+                unit = _unit(order, at[rank], overlapped)
+                own, before = _waits(unit, len(placement))
                 if any(e not in done for e in before):
                     break
                 arrivals = [done[e][0] + transfer_s * (done[e][1] != rank) for e in before]
-                start[event] = max([free_s[rank], *arrivals])
-                free_s[rank] = end[event] = start[event] + duration_s(event)
-                done |= dict.fromkeys(parts(event), (end[event], rank))
-                free_s[rank] += transfer_s * (blocks_sender and _leaves(event, placement))
-                at[rank] += 1
+                begin_s = max([free_s[rank], *arrivals])
+                took_s = overlapped[unit] if unit in overlapped else duration_s(unit[0])
+                start |= dict.fromkeys(unit, begin_s)
+                end |= dict.fromkeys(unit, begin_s + took_s)
+                done |= dict.fromkeys(own, (begin_s + took_s, rank))
+                leaving = sum(_leaves(event, placement) for event in unit)
+                free_s[rank] = begin_s + took_s + transfer_s * blocks_sender * leaving
+                busy_s[rank] += took_s
+                at[rank] += len(unit)
                 moved = True
     stuck = tuple(order[i] for order, i in zip(orders, at, strict=True) if i < len(order))
-    return Timeline(start, end, len(orders), stuck)
+    return Timeline(start, end, tuple(busy_s), stuck)
+
+
+def _unit(
+    order: Sequence[Event], position: int, overlapped: Container[tuple[Event, ...]]
+) -> tuple[Event, ...]:
+    """What runs in one piece: an event, or two that overlap."""
+    pair = tuple(order[position : position + 2])
+    return pair if pair in overlapped else pair[:1]
+
+
+def _waits(unit: Sequence[Event], num_stages: int) -> tuple[list[Event], list[Event]]:
+    """(parts of a piece of work, what has to be done before any of them)."""
+    own = [part for event in unit for part in parts(event)]
+    return own, [e for part in own for e in needs(part, num_stages, True) if e not in own]
 
 
 def _leaves(event: Event, placement: Sequence[int]) -> bool:
@@ -156,12 +195,18 @@ def _leaves(event: Event, placement: Sequence[int]) -> bool:
     return 0 <= target < len(placement) and placement[target] != placement[event.stage]
 
 
-def peak_live_per_stage(orders: Sequence[Sequence[Event]], num_stages: int) -> list[int]:
-    """Micro-batches whose activations each stage holds at its peak: from forward to (weight) backward."""
+def peak_live_per_stage(
+    orders: Sequence[Sequence[Event]], num_stages: int, rows: Sequence[int] = ()
+) -> list[int]:
+    """Micro-batches whose activations each stage holds at its peak: from forward to (weight) backward.
+
+    rows   of each micro-batch; given, rows are counted and not micro-batches
+    """
     peaks, live = [0] * num_stages, [0] * num_stages
     for order in orders:
-        for kind, stage, _ in order:
-            live[stage] += (kind == FORWARD) - (kind in RELEASES)
+        for kind, stage, micro in order:
+            size = rows[micro] if rows else 1
+            live[stage] += size * ((kind == FORWARD) - (kind in RELEASES))
             peaks[stage] = max(peaks[stage], live[stage])
     return peaks
 

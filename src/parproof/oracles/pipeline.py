@@ -29,14 +29,16 @@ def train(
     batches: Sequence[Sequence[tuple[Tensor, Tensor]]],
     loss: Callable[[Tensor, Tensor], Tensor],
     *,
-    num_micro: int,
+    rows: Sequence[int],
     lr: float,
     windows: int = 1,
     descending: bool = False,
 ) -> Answer:
     """Plain gradient descent over batches[replica]; one entry of `batches` where data is not split.
 
-    num_micro    micro-batches of a step; the gradient is their mean, and the mean over replicas
+    rows         of each micro-batch of a step. The gradient is that of the mean over all rows, and the mean over
+                 replicas. Where micro-batches are equal, it is made of theirs, in the order a schedule adds them
+                 up; where they are not, of the loss of the whole batch, which knows nothing of micro-batches.
     windows      steps for each update; their gradients add up
     descending   add up the gradients of micro-batches from the last to the first (schedules that run backward
                  in reverse): floating-point addition is not associative
@@ -46,7 +48,7 @@ def train(
     total: list[_Found] | None = None
     answer: list[_Found] = []
     for step, data in enumerate(zip(*batches, strict=True)):
-        found = [_window(stages, one, loss, num_micro, descending) for one in data]
+        found = [_window(stages, one, loss, rows, descending) for one in data]
         losses.append(
             [value for values in zip(*(part[0] for part in found), strict=True) for value in values]
         )
@@ -84,31 +86,49 @@ def _window(
     stages: Sequence[nn.Module],
     batch: tuple[Tensor, Tensor],
     loss: Callable[[Tensor, Tensor], Tensor],
-    num_micro: int,
+    rows: Sequence[int],
     descending: bool,
 ) -> tuple[list[Tensor], _Found, _Found]:
     """(losses, mean gradients, mean |gradients|) of one step."""
     parameters = {(k, name): p for k, s in enumerate(stages) for name, p in s.named_parameters()}
     trained = [key for key, p in parameters.items() if p.requires_grad]
-    losses, each = [], []
-    for x, target in zip(*(part.chunk(num_micro) for part in batch), strict=True):
-        value: tuple[Tensor, ...] = (x,)
-        for stage in stages:
-            out = stage(*value)
-            value = out if isinstance(out, tuple) else (out,)
-        losses.append(loss(value[0], target))
-        each.append(torch.autograd.grad(losses[-1], [parameters[key] for key in trained]))
+    weights = [parameters[key] for key in trained]
+    losses = [
+        loss(_through(stages, x), target)
+        for x, target in zip(*(part.split(list(rows)) for part in batch), strict=True)
+    ]
+    each = [
+        (torch.autograd.grad(value, weights), n / sum(rows)) for value, n in zip(losses, rows, strict=True)
+    ]
     if descending:
         each.reverse()
+    whole: Sequence[Tensor] | None = None
+    if len(set(rows)) > 1:
+        whole = torch.autograd.grad(loss(_through(stages, batch[0]), batch[1]), weights)
     gradients: _Found = [dict.fromkeys(n for n, _ in s.named_parameters()) for s in stages]
     terms: _Found = [dict(found) for found in gradients]
-    for (k, name), parts in zip(trained, zip(*each, strict=True), strict=True):
-        total = parts[0].clone()
-        for part in parts[1:]:
-            total += part
-        gradients[k][name] = total / num_micro
-        terms[k][name] = torch.stack([part.abs() for part in parts]).sum(0) / num_micro
+    for number, (k, name) in enumerate(trained):
+        parts = [found[number] for found, _ in each]
+        gradients[k][name] = _added(parts) / len(rows) if whole is None else whole[number]
+        terms[k][name] = torch.stack([found[number].abs() * share for found, share in each]).sum(0)
     return [value.detach() for value in losses], gradients, terms
+
+
+def _through(stages: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """Output of the last stage."""
+    value: tuple[Tensor, ...] = (x,)
+    for stage in stages:
+        out = stage(*value)
+        value = out if isinstance(out, tuple) else (out,)
+    return value[0]
+
+
+def _added(parts: Sequence[Tensor]) -> Tensor:
+    """One after the other."""
+    total = parts[0].clone()
+    for part in parts[1:]:
+        total += part
+    return total
 
 
 def _sum(parts: Sequence[dict[str, Tensor | None]]) -> dict[str, Tensor | None]:

@@ -70,7 +70,8 @@ def _groups(ctx: RankContext, case: Training) -> tuple[dist.ProcessGroup, dict[s
 
 def _model(case: Training, group: dist.ProcessGroup, device: torch.device) -> PipelineModel:
     """The stages that the schedule puts on this rank. A weight tied across ranks is a copy on each."""
-    placed = placement(case.plan.schedule, group.size(), max(1, case.plan.stages_per_rank))
+    turns = max(1, case.plan.stages_per_rank, -(-(case.num_stages or 0) // group.size()))
+    placed = placement(case.plan.schedule, group.size(), turns)[: case.num_stages]
     net = models.net(case.kind, len(placed))
     return PipelineModel(
         stages={s: net.stages[s].to(device) for s, rank in enumerate(placed) if rank == group.rank()},

@@ -38,12 +38,14 @@ class Log:
     """One step of one rank.
 
     peak_live        stage → micro-batches whose activations were alive at once, as the graph's saved tensors show
-    peak_live_all    the same, all stages of the rank together
+    peak_live_rows   stage → rows of them, at most: where micro-batches are not equal, another peak
+    peak_live_all    micro-batches, all stages of the rank together
     left_over        activations still alive after the step
     """
 
     entries: list[Entry] = field(default_factory=list)
     peak_live: dict[int, int] = field(default_factory=dict)
+    peak_live_rows: dict[int, int] = field(default_factory=dict)
     peak_live_all: int = 0
     left_over: int = 0
 
@@ -72,6 +74,7 @@ class Watch:
         self._logs: list[Log] = []
         self._alive: Counter[tuple[int, int]] = Counter()
         self._calls: Counter[int] = Counter()
+        self._rows_of: dict[tuple[int, int], int] = {}
         self._open: dict[int, Any] = {}
 
     def observe(self, kind: str, edge: str, stage: int, micro: int) -> None:
@@ -103,8 +106,9 @@ class Watch:
             module.register_forward_hook(self._after(stage, pause_s), always_call=True)
 
     def _before(self, stage: int, own: set[int]) -> Any:
-        def hook(module: nn.Module, inputs: object) -> None:
+        def hook(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
             call = (stage, self._calls[stage])
+            self._rows_of[call] = inputs[0].shape[0]
             self._calls[stage] += 1
             self.observe("module", "start", stage, -1)
 
@@ -140,8 +144,12 @@ class Watch:
         self._alive[call] += 1
         if self._alive[call] == 1:
             living = [c for c, count in self._alive.items() if count > 0]
-            of_stage = sum(c[0] == call[0] for c in living)
-            self._log.peak_live[call[0]] = max(self._log.peak_live.get(call[0], 0), of_stage)
+            of_stage = [self._rows_of[c] for c in living if c[0] == call[0]]
+            for peaks, now in (
+                (self._log.peak_live, len(of_stage)),
+                (self._log.peak_live_rows, sum(of_stage)),
+            ):
+                peaks[call[0]] = max(peaks.get(call[0], 0), now)
             self._log.peak_live_all = max(self._log.peak_live_all, len(living))
 
     def drop(self, call: tuple[int, int]) -> None:

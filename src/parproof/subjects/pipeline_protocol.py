@@ -34,18 +34,24 @@ class PipelinePlan:
                       forward; interleaved, breadth_first: several stages on each rank, round by round or stage
                       by stage; zero_bubble: backward to input and to weights apart; zero_bubble_v, dual_pipe_v:
                       two stages a rank, placed there and back, so that rank 0 has the first and the last
-    num_micro_batches m; the batch is cut along dim 0 into m equal parts
+    num_micro_batches m; the batch is cut along dim 0 into m equal parts, or as `rows` says
     stages_per_rank   v
+    rows              of each micro-batch, in order, where they are not equal; known to every rank, so that
+                      nobody has to be told how much arrives
     """
 
     schedule: str
     num_micro_batches: int
     stages_per_rank: int = 1
+    rows: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """One tensor that leaves a stage for the next, for one micro-batch. Its gradient has the same shape."""
+    """One tensor that leaves a stage for the next, for one micro-batch. Its gradient has the same shape.
+
+    shape   dim 0 counts rows: those of an equal part of the batch, or of each micro-batch in turn (plan.rows)
+    """
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -82,7 +88,10 @@ class PipelineTraining(Protocol):
     """A model in training. All methods are collective."""
 
     def step(self, inputs: Tensor | None, targets: Tensor | None) -> list[Tensor]:
-        """Forward and backward of one batch; add the mean gradient over its micro-batches to `.grad`.
+        """Forward and backward of one batch; add the gradient of the mean loss over its rows to `.grad`.
+
+        A micro-batch counts by its rows: where they are equal, this is the mean over micro-batches, and where
+        they are not, it is not.
 
         inputs    where the first stage is; targets: where the last stage is; None elsewhere
         returns   the loss of each micro-batch, in order, where the last stage is; else nothing
@@ -127,7 +136,8 @@ class Pipeline(Protocol):
                      receives gathers the parts. Given only where a subject has «pipeline.tensor_boundary»
         Errors       ValueError (or RuntimeError) that names what is wrong, on every rank, before anything is
                      sent: unknown schedule, m < 1, more stages in flight than micro-batches where the schedule
-                     needs them, a batch that does not come out even, wrong number of stages, a boundary tensor
+                     needs them, a batch that does not come out even where the plan states no rows, rows that are
+                     not m positive numbers whose sum is the batch, wrong number of stages, a boundary tensor
                      that tensor_group does not divide
         """
 

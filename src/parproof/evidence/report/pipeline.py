@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from parproof.cost.pipeline import Event, placement
+from parproof.cost.pipeline import BACKWARD, INPUT, Event, placement
 from parproof.cost.pipeline_orders import orders
-from parproof.cost.pipeline_timeline import Timeline, peak_live_per_rank, timeline
+from parproof.cost.pipeline_timeline import Timeline, peak_live_per_rank, slots, timeline
 from parproof.errors import InvalidPlan
 
 EXPERIMENT = "PAR-PIPELINE-SCHEDULE"
@@ -108,14 +108,18 @@ def _count(value: Any) -> bool:
 
 
 def modelled(schedule: str, num_ranks: int, num_micro: int) -> Gantt | None:
-    """The canonical order in equal slots, a backward split in two taking one for each part; None without one."""
+    """The canonical order in equal slots, None without one.
+
+    A backward split in two takes one slot for each part, and where only some are split, the others take two.
+    """
     stages, name = _STAGES.get(schedule, 1), _ORDERS.get(schedule, schedule)
     if num_ranks > MAX_RANKS or 3 * num_ranks * stages * num_micro > MAX_EVENTS:
         return None
     try:
         order = orders(name, num_ranks, num_micro, stages)
         placed = placement(name, num_ranks, stages)
-        made = timeline(order, placed)
+        is_mixed = {BACKWARD, INPUT} <= {event.kind for of_rank in order for event in of_rank}
+        made = timeline(order, placed, slots) if is_mixed else timeline(order, placed)
     except InvalidPlan:
         return None
     return _chart(schedule, num_micro, placed, made, peak_live_per_rank(order))

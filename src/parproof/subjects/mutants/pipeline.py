@@ -101,6 +101,11 @@ class SumsMicroBatches(Training):
         super().mean()
 
 
+class MeanOfMeans(Training):
+    def share(self, micro: int) -> list[Tensor] | None:
+        return None
+
+
 class DividesAgain(Training):
     def _put_back(self, before: list[Tensor | None]) -> None:
         super()._put_back([None if g is None else g / self.plan.num_micro_batches for g in before])
@@ -192,6 +197,7 @@ LIES = SimpleNamespace(
     updates_frozen=_with(stage=UpdatesFrozen),
     scales_at_every_stage=_with(training=ScalesAtEveryStage),
     sums_micro_batches=_with(training=SumsMicroBatches),
+    micro_batches_count_alike=_with(training=MeanOfMeans),
     divides_again=_with(training=DividesAgain),
     drops_earlier_steps=_with(training=DropsEarlierSteps),
     delayed_gradients=_with(training=DelayedGradients),

@@ -81,6 +81,30 @@ class GradientsOfIntegers(Wire):
         return super().receive(message, peer)[:-1]
 
 
+class FirstBufferForAll(Wire):
+    def expected(self, message: Message) -> list[Boundary]:
+        kind, stage, _ = message
+        return super().expected(Message((kind, stage, 0)))
+
+
+class PadsToTheLargest(Wire):
+    """Right values: what is too much is cut off on arrival."""
+
+    def send(self, tensors: Sequence[Tensor], peer: int) -> None:
+        largest = max(self.rows, default=0)
+        padded = [torch.cat([x, x.new_zeros(max(0, largest - len(x)), *x.shape[1:])]) for x in tensors]
+        super().send(padded, peer)
+
+    def expected(self, message: Message) -> list[Boundary]:
+        kind, stage, micro = message
+        largest = self.rows.index(max(self.rows)) if self.rows else micro
+        return super().expected(Message((kind, stage, largest)))
+
+    def receive(self, message: Message, peer: int) -> list[Tensor]:
+        rows = self.rows[message[2]] if self.rows else None
+        return [x[:rows] for x in super().receive(message, peer)]
+
+
 class LocalPeers(Wire):
     def send(self, tensors: Sequence[Tensor], peer: int) -> None:
         for x in tensors:
@@ -111,6 +135,16 @@ class StaleReturn(Pipeline):
     ) -> SplitGradients:
         before = [p.grad for p in stage.parameters()]
         return SplitGradients(super().split_backward(stage, inputs, output_grads).inputs, before)
+
+
+class CutsItsOwnWay(Pipeline):
+    """As torch.tensor_split does, whatever the plan says; gradients are right all the same."""
+
+    def build(self, plan: PipelinePlan, *rest: Any, **named: Any) -> Training:
+        if plan.rows:
+            parts = torch.arange(sum(plan.rows)).tensor_split(len(plan.rows))
+            plan = replace(plan, rows=tuple(map(len, parts)))
+        return super().build(plan, *rest, **named)
 
 
 class OneRankRefuses(Pipeline):
@@ -158,8 +192,13 @@ LIES = SimpleNamespace(
     whole_on_every_link=_with(parts_wire=WholeOnEveryLink),
     parts_backwards=_with(parts_wire=PartsBackwards),
     sends_a_header=_with(wire=GradientsOfIntegers),
+    first_buffer_for_all=_with(wire=FirstBufferForAll),
+    pads_micro_batches=_with(wire=PadsToTheLargest),
+    cuts_its_own_way=CutsItsOwnWay,
     local_peers=_with(wire=LocalPeers),
     accepts_uneven=_with(Lenient, ignored="batch of"),
+    accepts_stages_left_over=_with(Lenient, ignored="stages over"),
+    accepts_other_rows=_with(Lenient, ignored="micro-batches of"),
     accepts_no_micro_batch=_with(Lenient, ignored="0 micro-batches"),
     one_rank_refuses=OneRankRefuses,
     stale_return=StaleReturn,

@@ -26,6 +26,26 @@ class Hoards(Scheduler):
         return super().in_flight(rank) + (self.plan.schedule.startswith("zero_bubble") and 1)
 
 
+class HoldsBackForwards(Scheduler):
+    def has_room(self, work: Work, rank: int, live: int, ahead: int) -> bool:
+        kept_free = rank + 1 if self.plan.schedule == "zero_bubble_v" and work.stage < self.p else 0
+        return super().has_room(work, rank, live + kept_free, ahead)
+
+
+class BackwardFirst(Scheduler):
+    def urgency(self, work: Work) -> tuple[int, int, int]:
+        return "BIFW".index(work.kind), -work.stage, work.micro
+
+
+class NeverSplits(Scheduler):
+    def orders(self) -> list[list[Work]]:
+        made = super().orders()
+        if self.plan.schedule != "dual_pipe_v":
+            return made
+        whole = [[w._replace(kind="B") if w.kind == "I" else w for w in order] for order in made]
+        return [[w for w in order if w.kind != "W"] for order in whole]
+
+
 class OneTooFew(Scheduler):
     def in_flight(self, rank: int) -> int:
         return max(1, super().in_flight(rank) - (self.plan.schedule == "one_f_one_b"))
@@ -124,6 +144,9 @@ def _with(**parts: object) -> type[Pipeline]:
 LIES = SimpleNamespace(
     greedy=_with(scheduler=Greedy),
     hoards=_with(scheduler=Hoards),
+    holds_back_forwards=_with(scheduler=HoldsBackForwards),
+    backward_first=_with(scheduler=BackwardFirst),
+    never_splits=_with(scheduler=NeverSplits),
     one_too_few=_with(scheduler=OneTooFew),
     fill_drain_instead=_with(scheduler=FillDrainInstead),
     reports_what_it_did_not=_with(scheduler=FillDrainInstead, training=Reported),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from parproof.errors import InvalidPlan
 from parproof.subjects.pipeline_protocol import PipelinePlan
 
 WHERE = "pipeline plan"
+V_SHAPED = ("zero_bubble_v", "dual_pipe_v")
 
 
 class Work(NamedTuple):
@@ -30,7 +32,7 @@ class Scheduler:
     def placement(self) -> list[int]:
         """Rank of each stage."""
         there = list(range(self.p))
-        if self.plan.schedule == "zero_bubble_v":
+        if self.plan.schedule in V_SHAPED:
             return there + there[::-1]
         return there * self.v
 
@@ -40,6 +42,7 @@ class Scheduler:
             "fill_drain": self._fill_drain,
             "breadth_first": self._breadth_first,
             "interleaved": self._interleaved,
+            "dual_pipe_v": self._dual_pipe_v,
         }
         if self.plan.schedule in listed:
             return [listed[self.plan.schedule](rank) for rank in range(self.p)]
@@ -68,6 +71,45 @@ class Scheduler:
             order += [*forwards[lead + k : lead + k + 1], backward]
         return order
 
+    def _dual_pipe_v(self, rank: int) -> list[Work]:
+        """A forward beside every backward of the other stage, and weight gradients where a rank would wait."""
+        near, far, behind = rank, 2 * self.p - 1 - rank, self.p - 1 - rank
+        counts: Counter[tuple[bool, int]] = Counter()
+        put_off: list[Work] = []
+        order: list[Work] = []
+
+        def add(kind: str, stage: int) -> None:
+            key = kind == "F", stage
+            order.append(Work(kind, stage, counts[key]))
+            counts[key] += 1
+            if kind == "I":
+                put_off.append(order[-1]._replace(kind="W"))
+
+        def both(forward: int, backward: int) -> None:
+            add("F", forward)
+            add("B", backward)
+
+        for number in range(2 * behind + rank + 1):
+            add("F", near)
+            if number >= 2 * behind:
+                add("F", far)
+        for _ in range(behind):
+            add("I", far)
+            order.append(put_off.pop(0))
+            add("F", far)
+        for _ in range(self.m - counts[True, near]):
+            both(near, far)
+            both(far, near)
+        for _ in range(behind):
+            add("B", far)
+            both(far, near)
+        for number in range(2 * rank + 2):
+            add("B" if number <= rank else "I", near if number % 2 else far)
+        for _ in range(behind):
+            order.append(put_off.pop(0))
+            add("I", near)
+        return order + put_off
+
     # -- played out ----------------------------------------------------------------------------------------
 
     def in_flight(self, rank: int) -> int:
@@ -82,8 +124,14 @@ class Scheduler:
         }[self.plan.schedule]
 
     def urgency(self, work: Work) -> tuple[int, int, int]:
-        """Smallest first: backward makes room, deeper stages are nearer to a backward, weights can wait."""
-        kinds = "FIW" if self.plan.schedule == "zero_bubble" else "BIFW"
+        """Smallest first: what others wait for goes before weights, which can wait.
+
+        A forward goes first where there is room for it, in zero-bubble schedules, else a backward, which makes
+        room; then the deeper stage, which is nearer to a backward, but in a V the older micro-batch.
+        """
+        kinds = "FIW" if self.plan.schedule.startswith("zero_bubble") else "BIFW"
+        if self.plan.schedule == "zero_bubble_v":
+            return kinds.index(work.kind), work.micro, work.stage
         return kinds.index(work.kind), -work.stage, work.micro
 
     def _played(self) -> list[list[Work]]:
@@ -120,15 +168,10 @@ class Scheduler:
     def has_room(self, work: Work, rank: int, live: int, ahead: int) -> bool:
         """May this forward start? `live` forwards wait for their weights' backward, `ahead` for their inputs'.
 
-        zero_bubble starts no more than 1F1B does; zero_bubble_v keeps room for the second stage of the rank, or
-        neither could go on.
+        zero_bubble starts no more than 1F1B does. zero_bubble_v fills its room with the oldest, of either stage.
         """
-        limit = self.in_flight(rank)
-        if self.plan.schedule == "zero_bubble":
-            return live < limit and ahead < self.p - rank
-        if self.plan.schedule == "zero_bubble_v" and work.stage < self.p:
-            limit -= rank + 1
-        return live < limit
+        has_room = live < self.in_flight(rank)
+        return has_room and (self.plan.schedule != "zero_bubble" or ahead < self.p - rank)
 
     def _is_ready(self, work: Work, done: set[Work]) -> bool:
         kind, stage, micro = work

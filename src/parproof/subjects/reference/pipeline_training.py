@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -35,9 +35,8 @@ class Training:
 
     def step(self, inputs: Tensor | None, targets: Tensor | None) -> list[Tensor]:
         """See the protocol."""
-        m = self.plan.num_micro_batches
-        micro_inputs = inputs.chunk(m) if inputs is not None else ()
-        micro_targets = targets.chunk(m) if targets is not None else ()
+        micro_inputs = self.cut(inputs) if inputs is not None else ()
+        micro_targets = self.cut(targets) if targets is not None else ()
         losses: dict[int, Tensor] = {}
         before = self._take_gradients()
         self.wire.begin()
@@ -56,6 +55,18 @@ class Training:
         self._put_back(before)
         return [losses[i] for i in sorted(losses)]
 
+    def cut(self, batch: Tensor) -> Sequence[Tensor]:
+        """Micro-batches of a batch, as the plan cuts it."""
+        return batch.split(self.plan.rows) if self.plan.rows else batch.chunk(self.plan.num_micro_batches)
+
+    def share(self, micro: int) -> list[Tensor] | None:
+        """What backward starts with: how much a loss counts against one of average rows. None is 1, for all."""
+        rows = self.plan.rows
+        if not rows:
+            return None
+        loss = self.stages[self.last].kept[micro].outputs[0].detach()
+        return [torch.full_like(loss, rows[micro] * len(rows) / sum(rows))]
+
     def _forward(self, work: Work, given: list[Tensor], target: Tensor | None) -> list[Tensor]:
         return self.stages[work.stage].forward(work.micro, given, target)
 
@@ -64,7 +75,7 @@ class Training:
         if work.kind == "W":
             self._observed(work, lambda: stage.backward_to_weights(work.micro))
             return
-        grads = None if work.stage == self.last else self._arrived("B", work)
+        grads = self.share(work.micro) if work.stage == self.last else self._arrived("B", work)
         run = stage.backward if work.kind == "B" else stage.backward_to_inputs
         self._observed(work, lambda: run(work.micro, grads))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -34,8 +35,11 @@ class Wire:
         boundaries: Sequence[Sequence[Boundary]],
         device: torch.device | None = None,
         tensor_group: dist.ProcessGroup | None = None,
+        rows: Sequence[int] = (),
     ) -> None:
+        """`rows` of each micro-batch, where they are not those of the boundaries' shapes."""
         self.group, self.placement, self.boundaries = group, placement, boundaries
+        self.rows = rows
         self.device, self.tensor_group = device, tensor_group
         self.rank = group.rank()
         self.orders = orders
@@ -83,11 +87,11 @@ class Wire:
         return [x for _, x in parts]
 
     def expected(self, message: Message) -> list[Boundary]:
-        """What a message is made of: all outputs, or gradients of those that have one."""
-        kind, stage, _ = message
-        if kind == "F":
-            return list(self.boundaries[stage])
-        return [b for b in self.boundaries[stage - 1] if b.differentiable]
+        """What a message is made of: all outputs, or gradients of those that have one, of its micro-batch's rows."""
+        kind, stage, micro = message
+        leaving = self.boundaries[stage if kind == "F" else stage - 1]
+        made = [b for b in leaving if kind == "F" or b.differentiable]
+        return [replace(b, shape=(self.rows[micro], *b.shape[1:])) for b in made] if self.rows else made
 
     def _post(self, boundary: Boundary, peer: int) -> tuple[dist.Work, Tensor]:
         x = torch.empty(boundary.shape, dtype=boundary.dtype, device=self.device)

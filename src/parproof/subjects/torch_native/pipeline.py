@@ -125,8 +125,8 @@ class Pipeline:
             stage.observe = observe
             stages[index] = stage
         if plan.schedule in SINGLE:
-            (only,) = stages.values()
-            schedule = SINGLE[plan.schedule](only, plan.num_micro_batches, loss_fn=model.loss)
+            first = next(iter(stages.values()))  # such a schedule takes one stage, however many there are
+            schedule = SINGLE[plan.schedule](first, plan.num_micro_batches, loss_fn=model.loss)
         else:
             made = MULTI[plan.schedule]
             schedule = made(list(stages.values()), plan.num_micro_batches, loss_fn=model.loss)
