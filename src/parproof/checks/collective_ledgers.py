@@ -99,7 +99,7 @@ def assert_functional(
     __tracebackhide__ = True
     ways = stated(
         subject,
-        "functional_collectives",
+        cases[0].mechanism,
         [case.capabilities[-1] for case in cases],
         [
             op

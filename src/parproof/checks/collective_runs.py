@@ -78,9 +78,12 @@ def functional(
     from parproof import programs
 
     world, groups = forms.FORM_GROUPS[group]
-    chosen = forms.OPS_OF[ops]
-    asked = forms.group_cases(chosen) if layouts == "group_cases" else None
-    asked = asked or forms.cases(chosen, forms.LAYOUT_SETS[layouts], gradient=gradient)
+    if layouts == "autograd":
+        asked = forms.autograd_cases(ops)
+    elif layouts == "group_cases":
+        asked = forms.group_cases(forms.OPS_OF[ops])
+    else:
+        asked = forms.cases(forms.OPS_OF[ops], forms.LAYOUT_SETS[layouts], gradient=gradient)
     cases = provided(subject, asked, lambda case: case.capabilities)
     for capability in {c for case in cases for c in case.capabilities} if aspect else ():
         subject.require(capability + aspect)
@@ -133,7 +136,7 @@ def form_ledgers() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = [("waiting", *place) for place in forms.waiting_places()]
     found += [("in_flight",), *(("barrier", group) for group in forms.FORM_GROUPS)]
     for kind, places in (("values", forms.value_places()), ("gradient", forms.gradient_places())):
-        found += [(kind, *place) for place in places if place[1] in ("dense", "group_cases")]
+        found += [(kind, *place) for place in places if place[1] in ("dense", "group_cases", "autograd")]
     for place in forms.message_places():
         # Functional messages in a group are C5's finding in torch, which ends the run.
         if place[1] != "views" and (place[0] != "functional" or place[2] != "without_rank_0"):

@@ -181,8 +181,8 @@ def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], own: Own) -
 def functional(
     ctx: RankContext, subject: SubjectRef, cases: Sequence[FormCase], groups: Sequence[Sequence[int]]
 ) -> Packed | None:
-    """For each case: the outputs, the inputs afterwards, and the input gradients if asked for."""
-    made, own = subject.make("functional_collectives"), own_group(ctx, groups)
+    """For each case of one mechanism: the outputs, the inputs afterwards, and the input gradients if asked for."""
+    made, own = subject.make(cases[0].mechanism), own_group(ctx, groups)
     if own.me < 0:
         return None
     found: list[Tensor] = []

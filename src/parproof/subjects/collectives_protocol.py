@@ -1,4 +1,4 @@
-"""The interface of the collectives experiment: five mechanisms, each of which a subject may leave out.
+"""The interface of the collectives experiment: six mechanisms, each of which a subject may leave out.
 
 Legend   p = ranks in the group; roots and peers are ranks *of the group*, 0 … p−1, never global ranks.
          A rank outside the group may call: nothing happens, its buffers stay as they are.
@@ -211,8 +211,8 @@ class ObjectCollectives(Protocol):
         ...
 
 
-class FunctionalCollectives(Protocol):
-    """Mechanism `functional_collectives`: new tensors out, inputs untouched, differentiable.
+class AutogradCollectives(Protocol):
+    """Mechanism `autograd_collectives`: new tensors out, inputs untouched, differentiable. torch.distributed.nn has it.
 
     The gradient is that of the *sum of all ranks' losses* with respect to this rank's input. Ranks that hold the same
     minimum or maximum share its gradient in equal parts.
@@ -245,6 +245,10 @@ class FunctionalCollectives(Protocol):
     def broadcast(self, x: Tensor, root: int, group: ProcessGroup) -> Tensor:
         """The root's x."""
         ...
+
+
+class FunctionalCollectives(AutogradCollectives, Protocol):
+    """Mechanism `functional_collectives`: the same, as torch.distributed has it in its functional collectives, and more."""
 
     def permute(self, x: Tensor, targets: list[int], group: ProcessGroup) -> Tensor:
         """The x of the rank j with targets[j] == me."""

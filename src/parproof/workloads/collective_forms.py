@@ -44,22 +44,23 @@ class Form:
 
 @dataclass(frozen=True)
 class FormCase:
-    """A functional call on tensors of one dtype and layout, with its gradient or without."""
+    """A functional call on tensors of one dtype and layout, with its gradient or without, by one of two mechanisms."""
 
     form: Form
     dtype: str
     layout: str
     gradient: bool = False
+    mechanism: str = "functional_collectives"
 
     def __str__(self) -> str:
-        form = self.form
-        return f"{form.op} {form.reduce_op or ''} dim {form.dim} {self.dtype} {self.layout}"
+        form, older = self.form, "autograd " if self.mechanism == "autograd_collectives" else ""
+        return f"{older}{form.op} {form.reduce_op or ''} dim {form.dim} {self.dtype} {self.layout}"
 
     @property
     def capabilities(self) -> tuple[str, ...]:
         """How a subject's `lacks` would name what it takes."""
         kind = self.form.reduce_op or "move"
-        value = f"functional_collectives.{self.form.op}.{kind}.{self.dtype}.{self.layout}"
+        value = f"{self.mechanism}.{self.form.op}.{kind}.{self.dtype}.{self.layout}"
         return (value, f"{value}.gradient") if self.gradient else (value,)
 
 
@@ -81,6 +82,15 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 REST = ("broadcast", "permute", "reduce_scatter_coalesced")
 """Forms that a subject may well have wrong: in a run of their own, so that they hide nothing of the others."""
+AUTOGRAD: dict[str, tuple[Form, ...]] = {
+    "sums": (Form("all_reduce", "sum"), Form("all_reduce", "avg"), Form("reduce_scatter", "sum")),
+    "extremes_and_products": tuple(Form("all_reduce", name) for name in ("min", "max", "product")),
+    "scattered_others": tuple(Form("reduce_scatter", name) for name in ("avg", "min", "max", "product")),
+    "all_gather": (Form("all_gather"),),
+    "all_to_all": (Form("all_to_all"),),
+    "broadcast": (Form("broadcast"),),
+}
+"""What is judged in one run of the mechanism autograd_collectives."""
 OPS_OF: dict[str, tuple[str, ...]] = {op: (op,) for op in FORMS} | {
     "most": tuple(op for op in FORMS if op not in REST),
     "rest": REST,
@@ -131,6 +141,16 @@ def group_cases(ops: tuple[str, ...]) -> list[FormCase]:
         ways = {None: (True,), "sum": (True,), "avg": (True, False)}.get(form.reduce_op, (False,))
         found += [FormCase(form, *turn, gradient) for gradient in ways]
     return found
+
+
+def autograd_cases(word: str) -> list[FormCase]:
+    """The same with the mechanism autograd_collectives, all with gradient."""
+    places = (("float64", "contiguous"), ("bfloat16", "column_view"), ("float64", "zero_size"))
+    return [
+        FormCase(form, dtype, layout, True, "autograd_collectives")
+        for form in AUTOGRAD[word]
+        for dtype, layout in places
+    ]
 
 
 def dtypes(layout: str, *, gradient: bool) -> tuple[str, ...]:
@@ -198,7 +218,9 @@ def value_places() -> list[Place]:
 def gradient_places() -> list[Place]:
     """As value_places, and all forms, with their values, in every other kind of group."""
     found = value_places() + [("most", "group_cases", group) for group in OTHER_GROUPS]
-    return found + [("rest", "group_cases", group) for group in ("W2", "W4", "without_rank_0")]
+    found += [("rest", "group_cases", group) for group in ("W2", "W4", "without_rank_0")]
+    found += [(word, "autograd", "W3") for word in AUTOGRAD]
+    return found + [(word, "autograd", "without_rank_0") for word in AUTOGRAD if "others" not in word]
 
 
 MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch", "functional")

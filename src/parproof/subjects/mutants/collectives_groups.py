@@ -13,7 +13,7 @@ from parproof.subjects.collectives_protocol import BatchedCall
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives import Collectives
 from parproof.subjects.reference.collectives_coalesced import CoalescedCollectives
-from parproof.subjects.reference.collectives_functional import FunctionalCollectives
+from parproof.subjects.reference.collectives_functional import FunctionalCollectives, _AllReduce
 from parproof.subjects.reference.collectives_messages import PointToPoint
 from parproof.subjects.reference.collectives_wire import Signature
 
@@ -111,6 +111,26 @@ class ScalarBecomesAVector(FunctionalCollectives):
         return super().all_reduce(x, op, group).reshape(x.shape or (1,))
 
 
+class _ReducedAsTheValues(_AllReduce):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        wire, op, group = ctx.settings
+        total = grad.contiguous().clone()
+        wire.all_reduce(total, op, group)
+        return total, None, None, None
+
+
+class GradientReducedAsValues(FunctionalCollectives):
+    def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Any:
+        return _ReducedAsTheValues.apply(x, self._wire, op, group)  # type: ignore[no-untyped-call]
+
+
+class GradientOfAnotherRoot(FunctionalCollectives):
+    def broadcast(self, x: Tensor, root: int, group: ProcessGroup) -> Any:
+        y = super().broadcast(x, root, group)
+        return y if group.rank() == dist.get_rank() else y.detach() + 0 * y
+
+
 class EmptyIsNoMessage(PointToPoint):
     def isend(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> Any:
         return super().isend(x, peer, tag, group) if x.numel() else _Nothing()
@@ -130,3 +150,5 @@ minimum_is_maximum = _mutant("MinimumIsMaximum", "functional_collectives")
 mean_of_the_world = _mutant("MeanOfTheWorld", "functional_collectives")
 scalar_becomes_a_vector = _mutant("ScalarBecomesAVector", "functional_collectives")
 empty_is_no_message = _mutant("EmptyIsNoMessage", "point_to_point")
+gradient_reduced_as_values = _mutant("GradientReducedAsValues", "autograd_collectives")
+gradient_of_another_root = _mutant("GradientOfAnotherRoot", "autograd_collectives")
