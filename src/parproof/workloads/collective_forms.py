@@ -80,6 +80,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
         Form("reduce_scatter_coalesced", reduce_op) for reduce_op in REDUCTIONS
     ),
 }
+SCALAR = ("all_reduce", "broadcast", "all_reduce_coalesced")
+"""Forms that take tensors without a dim: there is nothing to cut, and nothing to join along."""
 REST = ("broadcast", "permute", "reduce_scatter_coalesced")
 """Forms that a subject may well have wrong: in a run of their own, so that they hide nothing of the others."""
 AUTOGRAD: dict[str, tuple[Form, ...]] = {
@@ -114,8 +116,8 @@ def cases(ops: tuple[str, ...], layouts: tuple[str, ...], *, gradient: bool) -> 
     found = []
     for op in ops:
         for layout in layouts:
-            if layout == "zero_dim" and op not in ("all_reduce", "broadcast", "all_reduce_coalesced"):
-                continue  # nothing to cut, and nothing to join along
+            if layout == "zero_dim" and op not in SCALAR:
+                continue
             for turn, dtype in enumerate(dtypes(layout, gradient=gradient), layouts.index(layout)):
                 kept = [form for form in FORMS[op] if _is_due(form, dtype, turn, gradient=gradient)]
                 found += [FormCase(form, dtype, layout, gradient) for form in kept]
