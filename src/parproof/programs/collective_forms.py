@@ -126,7 +126,7 @@ def barrier(
         before += [f"{token}/outside/{rank}" for rank in range(ctx.world_size) if rank not in members]
     alone = _came(store, before)
     if own.me == own.p - 1:
-        time.sleep(0.05)  # time enough to leave too early
+        time.sleep(0.03)  # time enough to leave too early
         store.set(f"{token}/here/{own.turn}", "here")
     made.barrier(own.group)
     seen = bool(store.check([f"{token}/here/{own.turn}"]))

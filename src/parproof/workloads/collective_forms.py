@@ -111,7 +111,7 @@ def targets(p: int) -> tuple[int, ...]:
 def cases(ops: tuple[str, ...], layouts: tuple[str, ...], *, gradient: bool) -> list[FormCase]:
     """Each form with each layout it is defined for, on the dtypes of the layout.
 
-    Sums and moves take all dtypes of the layout, the other reductions take turns; with gradient all take all.
+    Sums and moves take all dtypes of the layout, the other reductions take turns.
     """
     found = []
     for op in ops:
@@ -119,17 +119,17 @@ def cases(ops: tuple[str, ...], layouts: tuple[str, ...], *, gradient: bool) -> 
             if layout == "zero_dim" and op not in SCALAR:
                 continue
             for turn, dtype in enumerate(dtypes(layout, gradient=gradient), layouts.index(layout)):
-                kept = [form for form in FORMS[op] if _is_due(form, dtype, turn, gradient=gradient)]
+                kept = [form for form in FORMS[op] if _is_due(form, dtype, turn)]
                 found += [FormCase(form, dtype, layout, gradient) for form in kept]
     return found
 
 
-def _is_due(form: Form, dtype: str, turn: int, *, gradient: bool) -> bool:
+def _is_due(form: Form, dtype: str, turn: int) -> bool:
     if form.reduce_op is None or (form.reduce_op == "sum" and dtype != "bool"):
         return True
     if dtype == "bool" or (form.reduce_op == "avg" and "float" not in dtype):
         return False  # these are judged with the buffered forms
-    return gradient or REDUCTIONS.index(form.reduce_op) - 1 == (turn + 2 * form.dim) % 4
+    return REDUCTIONS.index(form.reduce_op) - 1 == (turn + 2 * form.dim) % 4
 
 
 def group_cases(ops: tuple[str, ...]) -> list[FormCase]:
