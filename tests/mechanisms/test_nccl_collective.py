@@ -125,7 +125,7 @@ def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evi
 @pytest.mark.parametrize("place", forms.value_places(), ids="-".join)
 def test_c4_functional_forms_give_the_value_and_keep_the_input(place, ranks, subject, evidence):
     """The same definitions as the buffered forms, with new tensors out."""
-    evidence.on("collective_functional", place=place)
+    evidence.on("collective_functional", **forms.named(place))
     made = runs.functional(ranks, subject, *place, gradient=False)
     evidence.measured(num_elements=checks.collective_forms.assert_functional(*made))
 
@@ -134,7 +134,7 @@ def test_c4_functional_forms_give_the_value_and_keep_the_input(place, ranks, sub
 @pytest.mark.parametrize("place", forms.gradient_places(), ids="-".join)
 def test_c4_gradients_are_those_of_the_sum_of_all_losses(place, ranks, subject, evidence):
     """Exact, because incoming gradients are integers; they and the inputs come strided."""
-    evidence.on("collective_gradients", place=place)
+    evidence.on("collective_gradients", **forms.named(place))
     made = runs.functional(ranks, subject, *place, gradient=True)
     evidence.measured(num_elements=checks.collective_forms.assert_functional(*made))
 
@@ -143,7 +143,7 @@ def test_c4_gradients_are_those_of_the_sum_of_all_losses(place, ranks, subject, 
 @pytest.mark.parametrize("place", coalescing.places(), ids="-".join)
 def test_c4_coalesced_calls_give_what_each_call_gives(place, ranks, subject, evidence):
     """Lists of tensors in one call, and calls that travel as one; blocking and asynchronous, views among them."""
-    evidence.on("collective_coalesced", place=place)
+    evidence.on("collective_coalesced", form=place[0], group=place[1])
     made = runs.coalesced(ranks, subject, *place)
     evidence.measured(num_elements=checks.collective_forms.assert_coalesced(*made))
 
@@ -152,7 +152,7 @@ def test_c4_coalesced_calls_give_what_each_call_gives(place, ranks, subject, evi
 @pytest.mark.parametrize("place", forms.message_places(), ids="-".join)
 def test_c5_messages_come_from_whom_and_as_what_they_were_sent(place, ranks, subject, evidence):
     """send, recv, isend, irecv, batched, by tag and from any source; empty ones too."""
-    evidence.on("messages", place=place)
+    evidence.on("messages", **forms.named(place))
     checks.collective_forms.assert_messages(*runs.messages(ranks, subject, *place))
 
 

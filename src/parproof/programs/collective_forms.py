@@ -24,6 +24,8 @@ from parproof.workloads.collective_cases import Case, buffers
 from parproof.workloads.collective_forms import ROOT, Form, FormCase, rows_from, rows_to, targets
 from parproof.workloads.collectives import laid_out
 
+PATIENCE_S = 3.0  # only a barrier that waits for the wrong ranks takes as long
+
 
 @dataclass(frozen=True)
 class Own:
@@ -138,7 +140,7 @@ def barrier(
 def _came(store: Any, keys: list[str]) -> bool:
     try:
         if keys:
-            store.wait(keys, datetime.timedelta(seconds=1))
+            store.wait(keys, datetime.timedelta(seconds=PATIENCE_S))
     except dist.DistStoreError:
         return False
     return True

@@ -212,6 +212,11 @@ Place = tuple[str, str, str]
 """(word for the operations or patterns, word for the layouts, group)."""
 
 
+def named(place: Place) -> dict[str, str]:
+    """A place in a record."""
+    return dict(zip(("what", "layouts", "group"), place, strict=True))
+
+
 def value_places() -> list[Place]:
     """Every form and layout, on three ranks."""
     return [(op, layouts, "W3") for op in FORMS for layouts in ("dense", "views", "zero_size")]
