@@ -19,10 +19,11 @@ import time
 
 import pytest
 
-from parproof import checks, oracles, programs
+from parproof import checks, programs
 from parproof.checks import collective_runs as runs
 from parproof.ranks.failure import RankFailure
 from parproof.workloads import collective_cases as table
+from parproof.workloads import collective_coalesced as coalescing
 from parproof.workloads import collective_forms as forms
 from parproof.workloads.collective_accidents import ACCIDENTS, DEADLINE_S, LEFT_TO_TORCH, PATIENCE_S
 
@@ -65,11 +66,13 @@ def test_c1_in_every_kind_of_group(group, ranks, subject, evidence):
 
 
 @pytest.mark.claim("C1")
-def test_c1_large_half_precision_sums_are_exact_and_overflow_to_infinity(ranks, subject, evidence):
-    """Odd, and large enough for every chunking; a reduction in another type rounds, or does not overflow."""
-    count = 2**20 + 3
-    evidence.on("large_half", count=count, world_size=2)
-    checks.collectives.assert_large_half(ranks(2).run(programs.collectives.large_half, subject, count), count)
+@pytest.mark.parametrize("name", table.LARGE_HALF)
+def test_c1_large_half_precision_sums_are_rounded_once_and_overflow_to_infinity(
+    name, ranks, subject, evidence
+):
+    """Odd numbers of elements, 24 million of them too, which every algorithm cuts into parts."""
+    evidence.on("large_half", name=name, count=table.LARGE_HALF[name][0], world_size=2)
+    checks.collectives.assert_large_half(ranks(2).run(programs.collectives.large_half, subject, name), name)
 
 
 @pytest.mark.claim("C2")
@@ -94,22 +97,21 @@ def test_c2_a_rank_outside_the_group_is_left_alone(ops, ranks, subject, evidence
 
 
 @pytest.mark.claim("C3")
-@pytest.mark.parametrize("op", table.OPS)
-def test_c3_an_asynchronous_form_is_complete_after_wait_and_not_before(op, ranks, subject, evidence):
+@pytest.mark.parametrize(("op", "group"), forms.waiting_places())
+def test_c3_an_asynchronous_form_is_complete_after_wait_and_not_before(op, group, ranks, subject, evidence):
     """The last rank joins when the others have looked at their handles; `wait` then gives the oracle's value."""
-    evidence.on("collective_async", op=op, world_size=3)
-    run, cases = runs.waiting(ranks, subject, op)
-    checks.collective_forms.assert_not_early(run, cases)
-    checks.collectives.assert_outputs(run, cases)
+    evidence.on("collective_async", op=op, group=group)
+    run, cases, groups = runs.waiting(ranks, subject, op, group)
+    checks.collective_forms.assert_not_early(run, cases, groups)
+    checks.collectives.assert_outputs(run, cases, groups)
 
 
 @pytest.mark.claim("C3")
-def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(ranks, subject, evidence):
-    """Four ranks: a barrier of neighbours would hold the ones beside the last, and let the second go."""
-    evidence.on("barrier", world_size=4)
-    run = runs.barrier(ranks, subject)
-    early = [run.where(rank) for rank, noted in enumerate(run.results) if not noted]
-    assert not early, f"{', '.join(early)} left the barrier before rank 3 of 4 had come"
+@pytest.mark.parametrize("group", forms.FORM_GROUPS)
+def test_c3_no_rank_leaves_a_barrier_before_the_last_has_come(group, ranks, subject, evidence):
+    """Nor does it wait for ranks outside its group: those come back at once, and groups take turns."""
+    evidence.on("barrier", group=group)
+    checks.collective_forms.assert_barrier(*runs.barrier(ranks, subject, group))
 
 
 @pytest.mark.claim("C3")
@@ -120,44 +122,46 @@ def test_c3_many_in_flight_end_right_in_any_order_of_waiting(ranks, subject, evi
 
 
 @pytest.mark.claim("C4")
-@pytest.mark.parametrize("op", forms.FORMS)
-@pytest.mark.parametrize(("layout", "group"), forms.VALUE_PLACES)
-def test_c4_functional_forms_give_the_value_and_keep_the_input(op, layout, group, ranks, subject, evidence):
+@pytest.mark.parametrize("place", forms.value_places(), ids="-".join)
+def test_c4_functional_forms_give_the_value_and_keep_the_input(place, ranks, subject, evidence):
     """The same definitions as the buffered forms, with new tensors out."""
-    evidence.on("collective_functional", op=op, layout=layout, group=group)
-    made = runs.functional(ranks, subject, op, layout, group, gradient=False)
-    checks.collective_forms.assert_functional(*made, gradient=False)
+    evidence.on("collective_functional", **forms.named(place))
+    made = runs.functional(ranks, subject, *place, gradient=False)
+    evidence.measured(num_elements=checks.collective_forms.assert_functional(*made))
 
 
 @pytest.mark.claim("C4")
-@pytest.mark.parametrize("op", forms.FORMS)
-@pytest.mark.parametrize(("layout", "group"), forms.GRADIENT_PLACES)
-def test_c4_gradients_are_those_of_the_sum_of_all_losses(op, layout, group, ranks, subject, evidence):
+@pytest.mark.parametrize("place", forms.gradient_places(), ids="-".join)
+def test_c4_gradients_are_those_of_the_sum_of_all_losses(place, ranks, subject, evidence):
     """Exact, because incoming gradients are integers; they and the inputs come strided."""
-    evidence.on("collective_gradients", op=op, layout=layout, group=group)
-    made = runs.functional(ranks, subject, op, layout, group, gradient=True)
-    checks.collective_forms.assert_functional(*made, gradient=True)
+    evidence.on("collective_gradients", **forms.named(place))
+    made = runs.functional(ranks, subject, *place, gradient=True)
+    evidence.measured(num_elements=checks.collective_forms.assert_functional(*made))
+
+
+@pytest.mark.claim("C4")
+@pytest.mark.parametrize("place", coalescing.places(), ids="-".join)
+def test_c4_coalesced_calls_give_what_each_call_gives(place, ranks, subject, evidence):
+    """Lists of tensors in one call, and calls that travel as one; blocking and asynchronous, views among them."""
+    evidence.on("collective_coalesced", form=place[0], group=place[1])
+    made = runs.coalesced(ranks, subject, *place)
+    evidence.measured(num_elements=checks.collective_forms.assert_coalesced(*made))
 
 
 @pytest.mark.claim("C5")
-@pytest.mark.parametrize("kind", forms.MESSAGE_KINDS)
-@pytest.mark.parametrize(("layout", "group"), forms.MESSAGE_PLACES)
-def test_c5_messages_come_from_whom_and_as_what_they_were_sent(kind, layout, group, ranks, subject, evidence):
-    """send, recv, isend, irecv, batched, by tag and from any source."""
-    evidence.on("messages", kind=kind, layout=layout, group=group)
-    checks.collective_forms.assert_messages(*runs.messages(ranks, subject, kind, layout, group))
+@pytest.mark.parametrize("place", forms.message_places(), ids="-".join)
+def test_c5_messages_come_from_whom_and_as_what_they_were_sent(place, ranks, subject, evidence):
+    """send, recv, isend, irecv, batched, by tag and from any source; empty ones too."""
+    evidence.on("messages", **forms.named(place))
+    checks.collective_forms.assert_messages(*runs.messages(ranks, subject, *place))
 
 
 @pytest.mark.claim("C6")
 @pytest.mark.parametrize("group", forms.FORM_GROUPS)
-@pytest.mark.parametrize("op", forms.OBJECT_OPS)
-def test_c6_objects_arrive_whole_and_in_order(op, group, ranks, subject, evidence):
+def test_c6_objects_arrive_whole_and_in_order(group, ranks, subject, evidence):
     """Sizes differ by orders of magnitude from rank to rank; the root is the group's second rank."""
-    evidence.on("objects", op=op, group=group)
-    run, _, members = runs.objects(ranks, subject, op, group)
-    for me, rank in enumerate(members):
-        expected = oracles.collective_messages.expected_object(op, members, me)
-        assert run.results[rank] == expected, f"{run.where(rank)}: {op} gave {str(run.results[rank])[:80]}"
+    evidence.on("objects", group=group)
+    checks.collective_forms.assert_objects(*runs.objects(ranks, subject, group))
 
 
 @pytest.mark.claim("C7")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from parproof.cost.collective_form_traffic import functional_traffic, in_one_call
 from parproof.cost.collective_traffic import Place, collective_traffic, even_parts, num_children
 from parproof.errors import UsageError
 
@@ -78,3 +79,41 @@ def test_an_unknown_algorithm_is_refused():
     """A subject cannot invent a prediction for itself."""
     with pytest.raises(UsageError, match="magic"):
         collective_traffic("all_reduce", "magic", Place(2, 0), [8], [8], element_bytes=4)
+
+
+RINGS = {"all_reduce": "ring", "all_gather": "ring", "reduce_scatter": "ring"}
+
+
+@pytest.mark.parametrize(
+    ("op", "reduce_op", "behind"),
+    [
+        ("all_reduce", "sum", 2 * 8),  # two rings, one part each, both ways
+        ("all_reduce", "max", 2 * 8 + 2 * 8),  # and the same for who holds it
+        ("all_reduce", "product", 2 * 8 + 16),  # and all inputs
+        ("reduce_scatter", "sum", 8),
+        ("reduce_scatter", "min", 8 + 8 + 2 * 8),  # results, and who holds them
+        ("reduce_scatter", "product", 8 + 16),
+    ],
+)
+def test_the_gradient_of_what_is_not_linear_sends_more(op, reduce_op, behind):
+    """Two ranks, 16 elements of one byte in all: bytes that a rank sends on the way back."""
+    blocks = ([16], [16]) if op == "all_reduce" else ([8, 8], [8, 8])
+    lines = functional_traffic(
+        op, RINGS, Place(2, 0), [blocks], element_bytes=1, gradient=True, reduce_op=reduce_op, phase="x"
+    )
+    assert sum(t.in_bytes for t in lines if t.op == "send" and t.phase == "x/backward") == behind
+
+
+def test_tensors_in_one_call_are_one_call():
+    """The bytes of all of them; one by one they are as many calls as there are tensors."""
+    ways = {"all_reduce": "single_call", "coalesced": "one_call"}
+    ones = [
+        line
+        for count in (3, 5)
+        for line in collective_traffic(
+            "all_reduce", "single_call", Place(2, 0), [count], [count], element_bytes=4
+        )
+    ]
+    for coalesced, calls in (("one_call", 1), ("one_by_one", 2)):
+        found = in_one_call(ones, ways | {"coalesced": coalesced}, "all_reduce")
+        assert (sum(t.calls for t in found), sum(t.in_bytes for t in found)) == (calls, 32)

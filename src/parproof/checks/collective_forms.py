@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parproof.checks.collectives import bits
+from parproof.checks.collectives import assert_kept, assert_outputs, bits
 from parproof.checks.values import assert_exact
 from parproof.ranks.run import Run
-from parproof.workloads.collective_cases import Case
-from parproof.workloads.collective_forms import FORMS, Form
+from parproof.workloads.collective_cases import SHAPE, SHAPES, Case
+from parproof.workloads.collective_coalesced import Coalesced
+from parproof.workloads.collective_forms import FormCase, Groups, message_dtypes
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from parproof.subjects.protocol import SubjectRef
-
-
-def provided(subject: SubjectRef, op: str, suffix: str = "") -> list[Form]:
-    """The forms of an operation that the subject says it provides; Unsupported when none is left."""
-    loaded = subject.load()
-    kept = [form for form in FORMS[op] if loaded.reason_against(form.capability + suffix) is None]
-    if not kept:
-        subject.require(FORMS[op][0].capability + suffix)
-    return kept
 
 
 def needs_the_last_rank(case: Case, me: int, p: int) -> bool:
@@ -35,69 +27,121 @@ def needs_the_last_rank(case: Case, me: int, p: int) -> bool:
     return case.op not in ("broadcast", "scatter") or case.root == p - 1
 
 
-def assert_not_early(run: Run, cases: Sequence[Case]) -> None:
+def assert_not_early(run: Run, cases: Sequence[Case], groups: Groups) -> None:
     """No handle calls itself complete while a rank it needs is still away."""
     __tracebackhide__ = True
-    p = run.world_size
-    for rank, (early, _) in enumerate(run.results):
-        for case, flag in zip(cases, early, strict=True):
-            if flag and needs_the_last_rank(case, rank, p):
+    for members in groups:
+        for me, rank in enumerate(members):
+            early, _ = run.results[rank]
+            for case, flag in zip(cases, early, strict=True):
+                if flag and needs_the_last_rank(case, me, len(members)):
+                    raise AssertionError(
+                        f"{run.where(rank)}: {case}: is_completed() was True before rank {members[-1]} had joined"
+                    )
+
+
+def assert_coalesced(run: Run, batches: Sequence[Coalesced], groups: Groups) -> int:
+    """Every tensor holds the oracle's value, what is no result stays, and no handle is complete before it can be."""
+    __tracebackhide__ = True
+    cases = [part for batch in batches for part in batch.parts]
+    assert_not_early(run, [batch.parts[0] for batch in batches], groups)
+    compared = assert_outputs(run, cases, groups)
+    return compared + assert_kept(run, cases, groups)
+
+
+def assert_barrier(run: Run, groups: Groups) -> None:
+    """Nobody leaves before the last of the group has come, and nobody waits for ranks that are in no group of his."""
+    __tracebackhide__ = True
+    for members in groups:
+        for rank in members:
+            seen, alone = run.results[rank]
+            if not seen:
+                raise AssertionError(f"{run.where(rank)} left the barrier before rank {members[-1]} had come")
+            if not alone:
                 raise AssertionError(
-                    f"{run.where(rank)}: {case}: is_completed() was True before rank {p - 1} had joined"
+                    f"{run.where(rank)}: a barrier of other ranks waits for ranks that are not in it"
                 )
 
 
-def assert_functional(
-    run: Run, forms: Sequence[tuple[Form, str, str]], members: Sequence[int], *, gradient: bool
-) -> None:
-    """Outputs and gradients equal the definition's, inputs are as before; exactly."""
+def assert_functional(run: Run, cases: Sequence[FormCase], groups: Groups) -> int:
+    """Outputs and gradients equal the definition's, inputs are as before; exactly. Returns the elements compared."""
     from parproof.oracles import collective_forms as oracle
 
     __tracebackhide__ = True
-    for me, rank in enumerate(members):
-        where, tensors = run.where(rank), iter(run.results[rank].tensors())
-        for form, dtype, layout in forms:
-            what = f"{form.op} {form.reduce_op or ''} dim {form.dim} {dtype} {layout}"
-            outputs = oracle.values(form, dtype, members)[me]
-            inputs = oracle.inputs(form, dtype, rank, me)
-            for k, answer in enumerate(outputs):
-                assert_exact(next(tensors), answer, where=where, what=f"{what}, output {k}")
-            for k, answer in enumerate(inputs):
-                assert_exact(next(tensors), answer, where=where, what=f"{what}, input {k} (to be kept)")
-            for k, answer in enumerate(oracle.gradients(form, dtype, members)[me] if gradient else ()):
-                assert_exact(next(tensors), answer, where=where, what=f"{what}, gradient {k}")
+    compared = 0
+    for members in groups:
+        answers = {case: oracle.values(case, members) for case in cases}
+        gradients = {case: oracle.gradients(case, members) for case in cases if case.gradient}
+        for me, rank in enumerate(members):
+            where, tensors = run.where(rank), iter(run.results[rank].tensors())
+            for case in cases:
+                expected = {"output {}": answers[case][me]}
+                expected["input {} (to be kept)"] = oracle.inputs(case, len(members), rank, me)
+                expected["gradient {}"] = gradients[case][me] if case.gradient else []
+                for word, tensor in expected.items():
+                    for k, answer in enumerate(tensor):
+                        what = f"{case}, {word.format(k)}"
+                        assert_exact(bits(next(tensors)), bits(answer), where=where, what=what)
+                        compared += answer.numel()
+    if not compared and not all(case.layout == "zero_size" for case in cases):
+        raise AssertionError(f"nothing was compared in {len(cases)} cases")
+    return compared
 
 
-def assert_messages(
-    run: Run,
-    kind: str,
-    dtypes: Sequence[str],
-    shape: tuple[int, ...],
-    members: Sequence[int],
-) -> None:
+def assert_messages(run: Run, kinds: Sequence[str], layouts: Sequence[str], groups: Groups) -> None:
     """Every message came from the rank it should, is the right one of that rank, and fell into its own place."""
+    __tracebackhide__ = True
+    for members in groups:
+        for me, rank in enumerate(members):
+            senders, packed = run.results[rank]
+            box = _Box(run.where(rank), members, me, iter(senders), iter(packed.tensors()))
+            for kind, layout in itertools.product(kinds, layouts):
+                for dtype in message_dtypes(layout):
+                    _assert_pattern(box, kind, layout, dtype)
+
+
+@dataclass(frozen=True)
+class _Box:
+    """What one rank took, in order."""
+
+    where: str
+    members: Sequence[int]
+    me: int
+    claimed: Iterator[int]
+    tensors: Iterator[Tensor]
+
+
+def _assert_pattern(box: _Box, kind: str, layout: str, dtype: str) -> None:
     from parproof.oracles.collective_messages import expected_messages
     from parproof.workloads.collectives import SENTINEL, coded
 
     __tracebackhide__ = True
-    p = len(members)
-    for me, rank in enumerate(members):
-        senders, packed = run.results[rank]
-        claimed, tensors, where = iter(senders), iter(packed.tensors()), run.where(rank)
-        for dtype in dtypes:
-            expected = expected_messages(kind, p, me)
-            got = [next(claimed) for _ in expected]
-            if kind == "any_source":
-                _assert_same_senders(got, [j for j, _ in expected], where)
-                expected = [(j, 0) for j in got]
-            for number, (sender, slot) in enumerate(expected):
-                what = f"{kind} {dtype}: message {number}"
-                if got[number] != sender:
-                    raise AssertionError(f"{where}: {what} is said to be from {got[number]}, not {sender}")
-                message, around = next(tensors), next(tensors)
-                answer = coded(members[sender], slot, shape, dtype, None)
-                assert_exact(bits(message), bits(answer), where=where, what=f"{what} from {sender}")
-                _assert_untouched(around, SENTINEL, where, what)
+    expected = expected_messages(kind, len(box.members), box.me)
+    got = [next(box.claimed) for _ in expected]
+    if kind == "any_source":
+        _assert_same_senders(got, [j for j, _ in expected], f"{box.where}: {layout} {dtype}")
+        expected = [(j, 0) for j in got]
+    for number, (sender, slot) in enumerate(expected):
+        what = f"{kind} {dtype} {layout}: message {number}"
+        if got[number] != sender:
+            raise AssertionError(f"{box.where}: {what} is said to be from {got[number]}, not {sender}")
+        message, around = next(box.tensors), next(box.tensors)
+        answer = coded(box.members[sender], slot, SHAPES.get(layout, SHAPE), dtype, None)
+        assert_exact(bits(message), bits(answer), where=box.where, what=f"{what} from {sender}")
+        _assert_untouched(around, SENTINEL, box.where, what)
+
+
+def assert_objects(run: Run, ops: Sequence[str], groups: Groups) -> None:
+    """Everybody in a group has what he should by each operation, and who is in none has nothing."""
+    from parproof.oracles.collective_messages import expected_object
+
+    __tracebackhide__ = True
+    for rank, found in enumerate(run.results):
+        members = next((members for members in groups if rank in members), ())
+        for op in ops if members else ():
+            expected = expected_object(op, members, members.index(rank))
+            if found[op] != expected:
+                raise AssertionError(f"{run.where(rank)}: {op} gave {str(found[op])[:80]}")
 
 
 def _assert_same_senders(got: Sequence[int], expected: Sequence[int], where: str) -> None:

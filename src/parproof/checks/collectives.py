@@ -16,6 +16,7 @@ from parproof.errors import UsageError
 from parproof.ranks.run import Run
 from parproof.workloads.collective_cases import (
     ELEMENT_BYTES,
+    LARGE_HALF,
     Buffer,
     Case,
     blocks,
@@ -196,12 +197,19 @@ def assert_traffic(
     return lines
 
 
-def assert_large_half(run: Run, count: int) -> None:
-    """Every element of the large float16 sum, the infinite ones included."""
+def assert_large_half(run: Run, name: str) -> None:
+    """Every element of the large float16 sum, the infinite ones included: the sum, rounded once."""
     from parproof.oracles.collectives import reduced
-    from parproof.workloads.collectives import half_with_overflow
+    from parproof.workloads.collectives import large_half
 
     __tracebackhide__ = True
-    expected = reduced([half_with_overflow(rank, count) for rank in range(run.world_size)], "sum")
-    for rank, packed in enumerate(run.results):
-        assert_exact(packed.tensors()[0], expected, where=run.where(rank), what="large float16 sum")
+    count, period = LARGE_HALF[name]
+    expected = reduced([large_half(rank, name) for rank in range(run.world_size)], "sum")
+    for rank, (num_odd, first, packed) in enumerate(run.results):
+        what = f"large float16 sum ({name})"
+        assert_exact(packed.tensors()[0], expected, where=run.where(rank), what=what)
+        if num_odd:
+            raise AssertionError(
+                f"{run.where(rank)}: {what}: {num_odd} of {count} elements differ from those {period} places"
+                f" before; first at {first}"
+            )

@@ -31,10 +31,21 @@ BEHIND = {
 """Operation → the one that carries its gradient, with given and taken swapped."""
 
 
-def operations(op: str, *, gradient: bool) -> list[str]:
-    """The operations on buffers that a functional call takes: its own and, if asked for, that of its gradient."""
+def operations(op: str, *, gradient: bool, reduce_op: str | None = None) -> list[str]:
+    """The operations on buffers that a functional call takes: its own and, if asked for, those of its gradient."""
     single = "all_to_all" if op == "permute" else op.removesuffix("_coalesced")
-    return [single, BEHIND[single]] if gradient else [single]
+    return [single, BEHIND[single], *_BESIDE.get((single, reduce_op), ())] if gradient else [single]
+
+
+_BESIDE: dict[tuple[str, str | None], tuple[str, ...]] = {
+    ("all_reduce", "min"): ("all_reduce",),
+    ("all_reduce", "max"): ("all_reduce",),
+    ("all_reduce", "product"): ("all_gather",),
+    ("reduce_scatter", "min"): ("all_gather", "all_reduce"),
+    ("reduce_scatter", "max"): ("all_gather", "all_reduce"),
+    ("reduce_scatter", "product"): ("all_gather",),
+}
+"""What the gradient of a reduction that is not linear takes besides, with the reduction's own blocks or whole tensors."""
 
 
 def functional_traffic(
@@ -46,14 +57,25 @@ def functional_traffic(
     element_bytes: int,
     gradient: bool,
     phase: str,
+    reduce_op: str | None = None,
 ) -> list[Traffic]:
     """A functional call in phase/forward and, if asked for, its gradient in phase/backward."""
-    ahead, *behind = operations(op, gradient=gradient)
+    ahead, *behind = operations(op, gradient=gradient, reduce_op=reduce_op)
     lines = _calls(ahead, algorithms, place, tensors, element_bytes, f"{phase}/forward")
-    swapped = [(taken, given) for given, taken in tensors]
-    for one in behind:
-        lines += _calls(one, algorithms, place, swapped, element_bytes, f"{phase}/backward")
+    for number, one in enumerate(behind):
+        blocks = [_swapped(one, number, reduce_op, *of, place.p) for of in tensors]
+        lines += _calls(one, algorithms, place, blocks, element_bytes, f"{phase}/backward")
     return lines
+
+
+def _swapped(
+    op: str, number: int, reduce_op: str | None, given: Sequence[int], taken: Sequence[int], p: int
+) -> Blocks:
+    """The first way back takes what was given; what is sent besides is whole, but for the results of a scatter."""
+    if number == 0 or (op == "all_gather" and reduce_op != "product"):
+        return taken, given
+    whole = sum(given)
+    return ([whole], [whole]) if op == "all_reduce" else ([whole] * p, [whole] * p)
 
 
 def _calls(
@@ -67,7 +89,12 @@ def _calls(
     lines = [
         line for blocks in tensors for line in _one(op, algorithms, place, *blocks, element_bytes, phase)
     ]
-    if len(tensors) > 1 and algorithms[op] == "single_call" and algorithms.get("coalesced") == "one_call":
+    return in_one_call(lines, algorithms, op)
+
+
+def in_one_call(lines: list[Traffic], algorithms: Mapping[str, str], op: str) -> list[Traffic]:
+    """The lines of several tensors, one each, as those of one call, if that is how the subject coalesces them."""
+    if algorithms[op] == "single_call" and algorithms.get("coalesced") == "one_call":
         # One call hands in all tensors: the first line counts, the others bring their bytes.
         return [replace(line, calls=int(k == 0)) for k, line in enumerate(lines)]
     return lines

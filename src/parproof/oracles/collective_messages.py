@@ -43,11 +43,11 @@ def expected_object(op: str, members: Sequence[int], me: int) -> Any:
     """What rank `me` of the group gets; the root is the group's second rank."""
     root = 1
     objects = [sent_object(rank) for rank in members]
-    last = len(members) - 1
+    receiver = (root + 1) % len(members)
     return {
         "all_gather_object": objects,
         "gather_object": objects if me == root else None,
         "broadcast_objects": [objects[root], "second"],
         "scatter_object": (objects[root], me),
-        "send_objects": [objects[root], members[root]] if me == last else None,
+        "send_objects": [objects[root], members[root]] if me == receiver else None,
     }[op]

@@ -17,7 +17,7 @@ from parproof.workloads.collectives import coded
 def before(case: Case, buffer: Buffer, rank: int) -> Tensor:
     """What a rank's buffer holds before the call; `rank` is the global rank."""
     kind = case.reduce_op if buffer.slot < BEFORE_SLOT else None
-    return coded(rank, buffer.slot, buffer.shape, case.dtype, kind)
+    return coded(rank, buffer.slot + 4 * case.number, buffer.shape, case.dtype, kind)
 
 
 def reduced(values: Sequence[Tensor], op: str) -> Tensor:

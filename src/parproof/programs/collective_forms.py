@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,78 +21,145 @@ from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives, FunctionalCollectives
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_cases import Case, buffers
-from parproof.workloads.collective_forms import ROOT, TARGETS, Form, rows_from, rows_to
+from parproof.workloads.collective_forms import ROOT, Form, FormCase, rows_from, rows_to, targets
 from parproof.workloads.collectives import laid_out
 
+PATIENCE_S = 3.0  # only a barrier that waits for the wrong ranks takes as long
 
-def group_of(ctx: RankContext, members: Sequence[int]) -> tuple[Any, int]:
-    """(group, this rank's place in it or −1); the default group if everybody is in."""
-    if len(members) == ctx.world_size:
-        return ctx.group, ctx.rank
-    group = dist.new_group(list(members))
-    return group, (list(members).index(ctx.rank) if ctx.rank in members else -1)
+
+@dataclass(frozen=True)
+class Own:
+    """A rank's own group: its number among those that work at once, and the rank's place in it (−1: in none)."""
+
+    group: Any
+    turn: int
+    p: int
+    me: int
+
+
+def own_group(ctx: RankContext, groups: Sequence[Sequence[int]]) -> Own:
+    """The group of this rank, or the first one if it is in none; the default group if everybody is in."""
+    if len(groups[0]) == ctx.world_size:
+        return Own(ctx.group, 0, ctx.world_size, ctx.rank)
+    handles = [dist.new_group(list(members)) for members in groups]
+    turn = next((k for k, members in enumerate(groups) if ctx.rank in members), 0)
+    members = list(groups[turn])
+    me = members.index(ctx.rank) if ctx.rank in members else -1
+    return Own(handles[turn], turn, len(members), me)
+
+
+class Held:
+    """The last rank of a group joins an operation when all others have looked at their handles."""
+
+    def __init__(self, own: Own, token: str) -> None:
+        self._own, self._token = own, token
+        self._store = dist.distributed_c10d._get_default_store()
+
+    def run(self, number: int, start: Callable[[], Any]) -> bool:
+        """Start, look, wait. Returns whether the handle called itself complete when it was looked at."""
+        late = self._own.p - 1
+        keys = [f"{self._token}/{self._own.turn}/{number}/{rank}" for rank in range(late)]
+        if self._own.me == late:
+            self._store.wait(keys)
+        handle = start()
+        early = bool(handle.is_completed())
+        if self._own.me != late:
+            self._store.set(keys[self._own.me], "looked")
+        handle.wait()
+        return early
 
 
 def held_back(
-    ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], token: str
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], groups: Sequence[Sequence[int]], token: str
 ) -> tuple[list[bool], Packed]:
-    """Start each case while the last rank has not joined; it joins when all others have looked.
+    """Start each case while the last rank of the group has not joined. A rank outside calls, and has nothing to wait for.
 
     Returns (whether this rank's handle called itself complete at that moment, the buffers after `wait`).
     """
-    made, late = subject.make("collectives"), ctx.world_size - 1
-    store = dist.distributed_c10d._get_default_store()
+    made, own = subject.make("collectives"), own_group(ctx, groups)
+    held = Held(own, token)
     early, found = [], []
     for number, case in enumerate(cases):
-        laid = Laid(ctx, case, buffers(case, ctx.world_size, ctx.rank))
-        keys = [f"{token}/{number}/{rank}" for rank in range(late)]
-        if ctx.rank == late:
-            store.wait(keys)
+        laid = Laid(ctx, case, buffers(case, own.p, max(own.me, 0)))
         with ctx.phase(f"case{number}"):
-            handle = started(made, laid, ctx)
-            early.append(handle.is_completed())
-            if ctx.rank != late:
-                store.set(keys[ctx.rank], "looked")
-            handle.wait()
+            if own.me < 0:
+                call(made, laid, own.group, own.p, own.me, async_op=True)
+            else:
+                early.append(held.run(number, functools.partial(started, made, laid, own)))
         found += laid.after()
     return early, pack(found)
 
 
-def started(made: Collectives, laid: Laid, ctx: RankContext) -> Any:
+def started(made: Collectives, laid: Laid, own: Own) -> Any:
     """The handle of a call that was asked to be asynchronous."""
-    handle = call(made, laid, ctx.group, ctx.world_size, ctx.rank, async_op=True)
+    handle = call(made, laid, own.group, own.p, own.me, async_op=True)
+    return require_handle(handle, laid.case.op, laid.case.capability)
+
+
+def require_handle(handle: Any, op: str, capability: str) -> Any:
+    """What was started has to be waited for."""
     if handle is None:
         raise UsageError(
-            f"{laid.case.op} with async_op=True returned None",
+            f"{op} with async_op=True returned None",
             expected="a handle with wait and is_completed",
-            next_step=f"return one, or say in `lacks` that «{laid.case.capability}.async» is not provided",
+            next_step=f"return one, or say in `lacks` that «{capability}.async» is not provided",
         )
     return handle
 
 
-def barrier(ctx: RankContext, subject: SubjectRef, token: str) -> bool:
-    """The last rank leaves a note before it enters; returns whether the note was there on leaving."""
+def barrier(
+    ctx: RankContext, subject: SubjectRef, groups: Sequence[Sequence[int]], token: str
+) -> tuple[bool, bool]:
+    """The last rank of a group leaves a note before it enters; the next group enters when the one before has left.
+
+    Returns (the note was there on leaving, the group before had left in time). A rank outside calls, and has to come
+    back at once: its note is that of the first group, which waits for it.
+    """
     subject.require("collectives.barrier")
+    made, own = subject.make("collectives"), own_group(ctx, groups)
     store = dist.distributed_c10d._get_default_store()
-    if ctx.rank == ctx.world_size - 1:
-        time.sleep(0.05)  # time enough to leave too early
-        store.set(token, "here")
-    subject.make("collectives").barrier(ctx.group)
-    return bool(store.check([token]))
+    if own.me < 0:
+        made.barrier(own.group)
+        store.set(f"{token}/outside/{ctx.rank}", "back")
+        return True, True
+    before = [f"{token}/left/{own.turn - 1}"] if own.turn else []
+    if own.me == own.p - 1:
+        members = {rank for group in groups for rank in group}
+        before += [f"{token}/outside/{rank}" for rank in range(ctx.world_size) if rank not in members]
+    alone = _came(store, before)
+    if own.me == own.p - 1:
+        time.sleep(0.03)  # time enough to leave too early
+        store.set(f"{token}/here/{own.turn}", "here")
+    made.barrier(own.group)
+    seen = bool(store.check([f"{token}/here/{own.turn}"]))
+    if own.me == 0:
+        store.set(f"{token}/left/{own.turn}", "left")
+    return seen, alone
+
+
+def _came(store: Any, keys: list[str]) -> bool:
+    try:
+        if keys:
+            store.wait(keys, datetime.timedelta(seconds=PATIENCE_S))
+    except dist.DistStoreError:
+        return False
+    return True
 
 
 def all_in_flight(ctx: RankContext, subject: SubjectRef, cases: Sequence[Case]) -> Packed:
     """Start all cases, then wait: odd ranks in the order of the start, even ones in the opposite order."""
     made = subject.make("collectives")
     laid = [Laid(ctx, case, buffers(case, ctx.world_size, ctx.rank)) for case in cases]
-    handles = [started(made, one, ctx) for one in laid]
+    own = Own(ctx.group, 0, ctx.world_size, ctx.rank)
+    handles = [started(made, one, own) for one in laid]
     for handle in handles if ctx.rank % 2 else reversed(handles):
         handle.wait()
     return pack([x for one in laid for x in one.after()])
 
 
-def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], group: Any, me: int) -> list[Tensor]:
+def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], own: Own) -> list[Tensor]:
     """Make the functional call that the form names."""
+    group, p, me = own.group, own.p, own.me
     match form.op:
         case "all_reduce":
             return [made.all_reduce(xs[0], str(form.reduce_op), group)]
@@ -98,11 +168,11 @@ def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], group: Any,
         case "reduce_scatter":
             return [made.reduce_scatter(xs[0], str(form.reduce_op), form.dim, group)]
         case "all_to_all":
-            return [made.all_to_all(xs[0], rows_from(me), rows_to(me), group)]
+            return [made.all_to_all(xs[0], rows_from(p, me), rows_to(p, me), group)]
         case "broadcast":
             return [made.broadcast(xs[0], ROOT, group)]
         case "permute":
-            return [made.permute(xs[0], list(TARGETS), group)]
+            return [made.permute(xs[0], list(targets(p)), group)]
         case "all_reduce_coalesced":
             return made.all_reduce_coalesced(xs, str(form.reduce_op), group)
         case "all_gather_coalesced":
@@ -111,35 +181,28 @@ def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], group: Any,
 
 
 def functional(
-    ctx: RankContext,
-    subject: SubjectRef,
-    forms: Sequence[tuple[Form, str, str]],
-    members: Sequence[int],
-    gradient: bool,
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[FormCase], groups: Sequence[Sequence[int]]
 ) -> Packed | None:
-    """For each (form, dtype, layout): the outputs, the inputs afterwards, and the input gradients if asked for."""
-    made = subject.make("functional_collectives")
-    group, me = group_of(ctx, members)
-    if me < 0:
+    """For each case of one mechanism: the outputs, the inputs afterwards, and the input gradients if asked for."""
+    made, own = subject.make(cases[0].mechanism), own_group(ctx, groups)
+    if own.me < 0:
         return None
     found: list[Tensor] = []
-    for number, (form, dtype, layout) in enumerate(forms):
-        given = [laid_out(x.to(ctx.device), layout)[0] for x in oracle.inputs(form, dtype, ctx.rank, me)]
-        xs = [x.requires_grad_() for x in given] if gradient else given
+    for number, case in enumerate(cases):
+        given = oracle.inputs(case, own.p, ctx.rank, own.me)
+        xs = [laid_out(x.to(ctx.device), case.layout)[0].requires_grad_(case.gradient) for x in given]
         with ctx.phase(f"case{number}"):
             with ctx.phase("forward"):
-                ys = apply(made, form, xs, group, me)
+                ys = apply(made, case.form, xs, own)
             found += [*ys, *xs]
-            if gradient:
-                found += _gradients(ctx, form, dtype, layout, xs, ys)
+            if case.gradient:
+                found += _gradients(ctx, case, xs, ys)
     return pack(found)
 
 
-def _gradients(
-    ctx: RankContext, form: Form, dtype: str, layout: str, xs: list[Tensor], ys: list[Tensor]
-) -> list[Tensor]:
-    behind = oracle.incoming(form, dtype, ctx.rank, [tuple(y.shape) for y in ys])
-    strided = [laid_out(g.to(ctx.device), layout)[0] for g in behind]
+def _gradients(ctx: RankContext, case: FormCase, xs: list[Tensor], ys: list[Tensor]) -> list[Tensor]:
+    behind = oracle.incoming(case, ctx.rank, [tuple(y.shape) for y in ys])
+    strided = [laid_out(g.to(ctx.device), case.layout)[0] for g in behind]
     with ctx.phase("backward"):
         got = torch.autograd.grad(ys, xs, strided, allow_unused=True)
     # A gradient that is missing is not a gradient of zero; NaN equals nothing.

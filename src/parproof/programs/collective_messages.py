@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
 
 from parproof.oracles.collective_messages import sent_object
-from parproof.programs.collective_forms import group_of
+from parproof.programs.collective_forms import Own, own_group
 from parproof.programs.collectives import bitwise_copy
 from parproof.programs.packing import Packed, pack
 from parproof.ranks.context import RankContext
-from parproof.subjects.collectives_protocol import PointToPoint, Transfer
+from parproof.subjects.collectives_protocol import ObjectCollectives, PointToPoint, Transfer
 from parproof.subjects.protocol import SubjectRef
-from parproof.workloads.collective_cases import BEFORE_SLOT
+from parproof.workloads.collective_cases import BEFORE_SLOT, SHAPE, SHAPES
+from parproof.workloads.collective_forms import ROOT, message_dtypes, object_receiver
 from parproof.workloads.collectives import coded, laid_out, surroundings
 
 
@@ -49,25 +51,26 @@ class Mailbox:
 def messages(
     ctx: RankContext,
     subject: SubjectRef,
-    kind: str,
-    dtypes: Sequence[str],
-    shape: tuple[int, ...],
-    layout: str,
-    members: Sequence[int],
+    kinds: Sequence[str],
+    layouts: Sequence[str],
+    groups: Sequence[Sequence[int]],
 ) -> tuple[list[int], Packed] | None:
-    """One pattern of messages per dtype. Returns (claimed senders as places in the group, what arrived)."""
+    """Each pattern on each layout and dtype. Returns (claimed senders as places in the group, what arrived)."""
     made: PointToPoint = subject.make("point_to_point")
-    group, me = group_of(ctx, members)
-    if me < 0:
+    own = own_group(ctx, groups)
+    if own.me < 0:
         return None
     senders: list[int] = []
     found: list[Tensor] = []
-    for number, dtype in enumerate(dtypes):
-        # A tag per dtype: a receive from any source could else take the next dtype's message of a fast sender.
-        box = Mailbox(ctx, shape, dtype, layout, tag=10 * number)
-        with ctx.phase(dtype):
-            senders += _PATTERNS[kind](made, box, group, len(members), me)
-        found += box.arrived()
+    tag = 0
+    for kind, layout in itertools.product(kinds, layouts):
+        for dtype in message_dtypes(layout):
+            # A tag for each: a receive from any source could else take the next dtype's message of a fast sender.
+            box = Mailbox(ctx, SHAPES.get(layout, SHAPE), dtype, layout, tag)
+            with ctx.phase(kind), ctx.phase(layout), ctx.phase(dtype):
+                senders += _PATTERNS[kind](made, box, own.group, own.p, own.me)
+            found += box.arrived()
+            tag += 10
     return senders, pack(found)
 
 
@@ -138,25 +141,30 @@ _PATTERNS = {
 }
 
 
-def objects(ctx: RankContext, subject: SubjectRef, op: str, members: Sequence[int]) -> Any:
-    """One object collective, its root in the middle of the group; what this rank gets."""
-    subject.require(f"object_collectives.{op}")
-    made = subject.make("object_collectives")
-    group, me = group_of(ctx, members)
-    if me < 0:
-        return None
-    p, root = len(members), 1
-    mine = sent_object(ctx.rank)
+def objects(
+    ctx: RankContext, subject: SubjectRef, ops: Sequence[str], groups: Sequence[Sequence[int]]
+) -> dict[str, Any]:
+    """Object collectives, the root in second place of the group; what this rank gets by each."""
+    made, own = subject.make("object_collectives"), own_group(ctx, groups)
+    found = {}
+    for op in ops if own.me >= 0 else ():
+        with ctx.phase(op):
+            found[op] = _object(made, op, sent_object(ctx.rank), ctx.rank, own)
+    return found
+
+
+def _object(made: ObjectCollectives, op: str, mine: Any, rank: int, own: Own) -> Any:
+    p, me, group, receiver = own.p, own.me, own.group, object_receiver(own.p)
     match op:
         case "all_gather_object":
             return made.all_gather_object(mine, group)
         case "gather_object":
-            return made.gather_object(mine, root, group)
+            return made.gather_object(mine, ROOT, group)
         case "broadcast_objects":
-            return made.broadcast_objects([mine, "second"] if me == root else None, 2, root, group)
+            return made.broadcast_objects([mine, "second"] if me == ROOT else None, 2, ROOT, group)
         case "scatter_object":
-            values = [(mine, j) for j in range(p)] if me == root else None
-            return made.scatter_object(values, root, group)
-    if me == root:
-        made.send_objects([mine, ctx.rank], p - 1, group)
-    return made.recv_objects(2, root, group) if me == p - 1 else None
+            values = [(mine, j) for j in range(p)] if me == ROOT else None
+            return made.scatter_object(values, ROOT, group)
+    if me == ROOT:
+        made.send_objects([mine, rank], receiver, group)
+    return made.recv_objects(2, ROOT, group) if me == receiver else None

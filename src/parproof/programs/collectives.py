@@ -14,8 +14,9 @@ from parproof.programs.packing import Packed, pack
 from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives
 from parproof.subjects.protocol import SubjectRef
-from parproof.workloads.collective_cases import Buffer, Case, buffers, splits_of
-from parproof.workloads.collectives import half_with_overflow, laid_out, surroundings
+from parproof.workloads import collectives as workload
+from parproof.workloads.collective_cases import LARGE_HALF, Buffer, Case, buffers, splits_of
+from parproof.workloads.collectives import laid_out, surroundings
 
 
 def bitwise_copy(x: Tensor) -> Tensor:
@@ -108,9 +109,15 @@ def over_groups(
     return pack(run_cases(ctx, made, cases, handles[mine], len(members), me))
 
 
-def large_half(ctx: RankContext, subject: SubjectRef, count: int) -> Packed:
-    """A large float16 sum of an odd number of elements, some of which overflow."""
+def large_half(ctx: RankContext, subject: SubjectRef, name: str) -> tuple[int, int, Packed]:
+    """A large float16 sum of an odd number of elements, some of which overflow.
+
+    Returns (how many elements differ, bit for bit, from those a period before; the first of them or −1; one period).
+    """
     subject.require("collectives.all_reduce.sum.float16.contiguous")
-    x = half_with_overflow(ctx.rank, count).to(ctx.device)
+    count, period = LARGE_HALF[name]
+    x = workload.large_half(ctx.rank, name).repeat(-(-count // period))[:count].contiguous().to(ctx.device)
     subject.make("collectives").all_reduce(x, "sum", ctx.group)
-    return pack([x])
+    seen = x.view(torch.int16)
+    odd = (seen[period:] != seen[:-period]).nonzero() if period < count else seen[:0]
+    return odd.numel(), int(odd[0]) + period if odd.numel() else -1, pack([x[:period]])

@@ -1,4 +1,4 @@
-"""The interface of the collectives experiment: four mechanisms, each of which a subject may leave out.
+"""The interface of the collectives experiment: six mechanisms, each of which a subject may leave out.
 
 Legend   p = ranks in the group; roots and peers are ranks *of the group*, 0 … p−1, never global ranks.
          A rank outside the group may call: nothing happens, its buffers stay as they are.
@@ -111,6 +111,38 @@ class Collectives(Protocol):
         ...
 
 
+BatchedCall = tuple[str, tuple[Any, ...]]
+"""One of several calls: all_reduce, all_gather_single or reduce_scatter_single, and its arguments before the group."""
+
+
+class CoalescedCollectives(Protocol):
+    """Mechanism `coalesced_collectives`: several tensors of one dtype in one call, or several calls as one.
+
+    With async_op a Handle for all of them is returned, else None after completion.
+    """
+
+    algorithms: Mapping[str, str]
+    """As in Collectives, and «coalesced» → one_call or one_by_one."""
+
+    def all_reduce_coalesced(
+        self, xs: list[Tensor], op: str, group: ProcessGroup, async_op: bool = False
+    ) -> Handle | None:
+        """Each of xs becomes its reduction."""
+        ...
+
+    def all_gather_coalesced(
+        self, outs: list[list[Tensor]], xs: list[Tensor], group: ProcessGroup, async_op: bool = False
+    ) -> Handle | None:
+        """outs[j][k] becomes the xs[k] of rank j."""
+        ...
+
+    def together(
+        self, calls: Sequence[BatchedCall], group: ProcessGroup, async_op: bool = False
+    ) -> Handle | None:
+        """The calls, as if one after the other."""
+        ...
+
+
 Transfer = tuple[Literal["send", "recv"], Tensor, int]
 """One entry of a batch: direction, buffer, peer."""
 
@@ -179,16 +211,18 @@ class ObjectCollectives(Protocol):
         ...
 
 
-class FunctionalCollectives(Protocol):
-    """Mechanism `functional_collectives`: new tensors out, inputs untouched, differentiable.
+class AutogradCollectives(Protocol):
+    """Mechanism `autograd_collectives`: new tensors out, inputs untouched, differentiable. torch.distributed.nn has it.
 
-    The gradient is that of the *sum of all ranks' losses* with respect to this rank's input.
+    The gradient is that of the *sum of all ranks' losses* with respect to this rank's input. Ranks that hold the same
+    minimum or maximum share its gradient in equal parts.
     """
 
     algorithms: Mapping[str, str]
     """As in Collectives, for the operations on buffers that forms and gradients are made of, and «coalesced» →
     one_call or one_by_one. Gradients: all_reduce by all_reduce, all_gather by reduce_scatter and the other way
-    round, all_to_all and permute by all_to_all, broadcast by reduce."""
+    round, all_to_all and permute by all_to_all, broadcast by reduce; beside it, for min and max an all_reduce of who
+    holds them (reduce_scatter: after an all_gather of the results), for product an all_gather of the inputs."""
 
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Tensor:
         """The reduction of all x."""
@@ -211,6 +245,10 @@ class FunctionalCollectives(Protocol):
     def broadcast(self, x: Tensor, root: int, group: ProcessGroup) -> Tensor:
         """The root's x."""
         ...
+
+
+class FunctionalCollectives(AutogradCollectives, Protocol):
+    """Mechanism `functional_collectives`: the same, as torch.distributed has it in its functional collectives, and more."""
 
     def permute(self, x: Tensor, targets: list[int], group: ProcessGroup) -> Tensor:
         """The x of the rank j with targets[j] == me."""

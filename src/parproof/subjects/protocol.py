@@ -19,6 +19,8 @@ from parproof.errors import Unsupported, UsageError
 MECHANISMS = (
     "collectives",
     "functional_collectives",
+    "autograd_collectives",
+    "coalesced_collectives",
     "point_to_point",
     "object_collectives",
     "tensor",

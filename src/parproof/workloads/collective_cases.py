@@ -46,6 +46,8 @@ LAYOUTS = (
 )
 SHAPE = (3, 4)
 SHAPES = {"zero_size": (0, 4), "zero_dim": (), "odd_large": (7, 1429)}
+LARGE_HALF = {"exact": (2**20 + 3, 2**20 + 3), "full_range": (24_063_329, 104_729)}
+"""Name → (elements of a float16 tensor, after how many of them they repeat); no algorithm cuts where they repeat."""
 BEFORE_SLOT = 50  # slots from here on code what an output buffer holds before the call
 
 
@@ -58,6 +60,8 @@ class Case:
 
     root    rank of the group, for rooted operations
     splits  for all_to_all: equal, uneven, or zeros (a rank that receives nothing at all)
+    form    the coalesced form that the tensor is part of (workloads.collective_coalesced), and
+    number  its place in it, which makes its values differ
     """
 
     op: str
@@ -66,17 +70,21 @@ class Case:
     reduce_op: str | None = None
     root: int | None = None
     splits: str | None = None
+    form: str = ""
+    number: int = 0
 
     def __str__(self) -> str:
         parts = [self.op, self.reduce_op, self.dtype, self.layout, self.splits]
         root = "" if self.root is None else f" root {self.root}"
-        return " ".join(part for part in parts if part) + root
+        place = f" as number {self.number} of {self.form}" if self.form else ""
+        return " ".join(part for part in parts if part) + root + place
 
     @property
     def capability(self) -> str:
         """How a subject's `lacks` would name it."""
         kind = self.reduce_op or self.splits or "move"
-        return f"collectives.{self.op}.{kind}.{self.dtype}.{self.layout}"
+        name = f"coalesced_collectives.{self.form}" if self.form else f"collectives.{self.op}"
+        return f"{name}.{kind}.{self.dtype}.{self.layout}"
 
 
 @dataclass(frozen=True)
@@ -235,18 +243,6 @@ def _every(thin: int, pairs: list[tuple[str, str | None]], turn: int) -> set[int
         own = [number for number, (_, other) in enumerate(pairs) if other == reduce_op]
         kept.add(own[turn % len(own)])
     return kept
-
-
-def waiting_cases(op: str, p: int) -> list[Case]:
-    """Cases in which somebody has to wait for the last rank: it gives what is moved, the first takes."""
-    root = {"broadcast": p - 1, "scatter": p - 1, "reduce": 0, "gather": 0}.get(op)
-    reduce_ops = ("sum", "max") if op in REDUCING else (None,)
-    splits = "equal" if op.startswith("all_to_all") else None
-    return [
-        Case(op, dtype, layout, reduce_op, root, splits)
-        for reduce_op in reduce_ops
-        for dtype, layout in (("float32", "contiguous"), ("int64", "sliced"))
-    ]
 
 
 Place = tuple[str, str, str, int]  # (op, layout, kind, ranks of the world)

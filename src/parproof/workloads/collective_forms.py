@@ -1,15 +1,36 @@
-"""Cases of the forms that are not one call on buffers: functional, with gradients, and messages. No torch here."""
+"""Cases of the forms that are not one call on buffers: functional, with gradients, messages, objects. No torch here.
+
+Legend   p = ranks in the group, me = this rank's place in it.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 
+from parproof.workloads.collective_cases import DTYPES, OPS, REDUCING, Case
+
+Groups = tuple[tuple[int, ...], ...]
 GRADIENT_SLOT = 30  # slots of the gradients that come in from behind
-FORM_GROUPS: dict[str, tuple[int, tuple[int, ...]]] = {
-    "world": (3, (0, 1, 2)),
-    "without_rank_0": (4, (1, 2, 3)),
+FORM_GROUPS: dict[str, tuple[int, Groups]] = {
+    "W2": (2, ((0, 1),)),
+    "W3": (3, ((0, 1, 2),)),
+    "W4": (4, ((0, 1, 2, 3),)),
+    "prefix": (3, ((0, 1),)),
+    "without_rank_0": (4, ((1, 2, 3),)),
+    "interleaved": (4, ((0, 2),)),
+    "disjoint": (4, ((0, 3), (1, 2))),
 }
-"""kind → (world size, the group): three ranks both times, so that one case table does."""
+"""kind → (world size, groups of global ranks that work at once)."""
+OTHER_GROUPS = tuple(name for name in FORM_GROUPS if name != "W3")
+LAYOUT_SETS: dict[str, tuple[str, ...]] = {
+    "dense": ("contiguous", "odd_large", "sliced", "zero_dim"),
+    "views": ("transposed", "strided", "column_view"),
+    "zero_size": ("zero_size",),
+    "sliced": ("sliced",),
+}
+"""What is judged in one run, by the word for it in a test id."""
 
 
 @dataclass(frozen=True)
@@ -20,97 +41,240 @@ class Form:
     reduce_op: str | None = None
     dim: int = 0
 
+
+@dataclass(frozen=True)
+class FormCase:
+    """A functional call on tensors of one dtype and layout, with its gradient or without, by one of two mechanisms."""
+
+    form: Form
+    dtype: str
+    layout: str
+    gradient: bool = False
+    mechanism: str = "functional_collectives"
+
+    def __str__(self) -> str:
+        form, older = self.form, "autograd " if self.mechanism == "autograd_collectives" else ""
+        return f"{older}{form.op} {form.reduce_op or ''} dim {form.dim} {self.dtype} {self.layout}"
+
     @property
-    def capability(self) -> str:
-        """How a subject's `lacks` would name it."""
-        return f"functional_collectives.{self.op}.{self.reduce_op or 'move'}"
-
-    def takes(self, dtype: str) -> bool:
-        """A mean of integers is judged with the buffered forms only."""
-        return self.reduce_op != "avg" or "float" in dtype
+    def capabilities(self) -> tuple[str, ...]:
+        """How a subject's `lacks` would name what it takes."""
+        kind = self.form.reduce_op or "move"
+        value = f"{self.mechanism}.{self.form.op}.{kind}.{self.dtype}.{self.layout}"
+        return (value, f"{value}.gradient") if self.gradient else (value,)
 
 
+REDUCTIONS = ("sum", "avg", "min", "max", "product")
 FORMS: dict[str, tuple[Form, ...]] = {
-    "all_reduce": (Form("all_reduce", "sum"), Form("all_reduce", "avg")),
+    "all_reduce": tuple(Form("all_reduce", reduce_op) for reduce_op in REDUCTIONS),
     "all_gather": (Form("all_gather"), Form("all_gather", dim=1)),
     "reduce_scatter": tuple(
-        Form("reduce_scatter", reduce_op, dim) for reduce_op in ("sum", "avg") for dim in (0, 1)
+        Form("reduce_scatter", reduce_op, dim) for reduce_op in REDUCTIONS for dim in (0, 1)
     ),
     "all_to_all": (Form("all_to_all"),),
     "broadcast": (Form("broadcast"),),
     "permute": (Form("permute"),),
-    "all_reduce_coalesced": (Form("all_reduce_coalesced", "sum"),),
+    "all_reduce_coalesced": tuple(Form("all_reduce_coalesced", reduce_op) for reduce_op in REDUCTIONS),
     "all_gather_coalesced": (Form("all_gather_coalesced"),),
-    "reduce_scatter_coalesced": (Form("reduce_scatter_coalesced", "sum"),),
+    "reduce_scatter_coalesced": tuple(
+        Form("reduce_scatter_coalesced", reduce_op) for reduce_op in REDUCTIONS
+    ),
 }
-ROOT = 1  # of broadcast, as a place in the group
-TARGETS = (2, 0, 1)  # of permute
+SCALAR = ("all_reduce", "broadcast", "all_reduce_coalesced")
+"""Forms that take tensors without a dim: there is nothing to cut, and nothing to join along."""
+REST = ("broadcast", "permute", "reduce_scatter_coalesced")
+"""Forms that a subject may well have wrong: in a run of their own, so that they hide nothing of the others."""
+AUTOGRAD: dict[str, tuple[Form, ...]] = {
+    "sums": (Form("all_reduce", "sum"), Form("all_reduce", "avg"), Form("reduce_scatter", "sum")),
+    "extremes_and_products": tuple(Form("all_reduce", name) for name in ("min", "max", "product")),
+    "scattered_others": tuple(Form("reduce_scatter", name) for name in ("avg", "min", "max", "product")),
+    "all_gather": (Form("all_gather"),),
+    "all_to_all": (Form("all_to_all"),),
+    "broadcast": (Form("broadcast"),),
+}
+"""What is judged in one run of the mechanism autograd_collectives."""
+OPS_OF: dict[str, tuple[str, ...]] = {op: (op,) for op in FORMS} | {
+    "most": tuple(op for op in FORMS if op not in REST),
+    "rest": REST,
+}
+ROOT = 1  # of broadcast and of objects, as a place in the group
+_TARGETS = {2: (1, 0), 3: (2, 0, 1), 4: (2, 0, 3, 1)}
+_ROWS = ((1, 2, 3, 2), (0, 2, 1, 3), (2, 1, 4, 0), (3, 0, 2, 1))
+FLOATS = ("float64", "float32", "bfloat16", "float16")
 
 
-def dtypes(layout: str) -> tuple[str, ...]:
-    """Element types of a layout: two where it is not contiguous, since a layout breaks places, whatever they hold."""
-    return ("float64", "bfloat16", "int64", "uint8") if layout == "contiguous" else ("float64", "uint8")
+def targets(p: int) -> tuple[int, ...]:
+    """Where each rank's tensor goes in a permute: to itself never, and back only where there are two ranks."""
+    return _TARGETS[p]
 
 
-def input_shapes(form: Form, me: int) -> list[tuple[int, int]]:
-    """Shapes of what rank `me` of three hands in."""
+def cases(ops: tuple[str, ...], layouts: tuple[str, ...], *, gradient: bool) -> list[FormCase]:
+    """Each form with each layout it is defined for, on the dtypes of the layout.
+
+    Sums and moves take all dtypes of the layout, the other reductions take turns.
+    """
+    found = []
+    for op in ops:
+        for layout in layouts:
+            if layout == "zero_dim" and op not in SCALAR:
+                continue
+            for turn, dtype in enumerate(dtypes(layout, gradient=gradient), layouts.index(layout)):
+                kept = [form for form in FORMS[op] if _is_due(form, dtype, turn)]
+                found += [FormCase(form, dtype, layout, gradient) for form in kept]
+    return found
+
+
+def _is_due(form: Form, dtype: str, turn: int) -> bool:
+    if form.reduce_op is None or (form.reduce_op == "sum" and dtype != "bool"):
+        return True
+    if dtype == "bool" or (form.reduce_op == "avg" and "float" not in dtype):
+        return False  # these are judged with the buffered forms
+    return REDUCTIONS.index(form.reduce_op) - 1 == (turn + 2 * form.dim) % 4
+
+
+def group_cases(ops: tuple[str, ...]) -> list[FormCase]:
+    """For every kind of group: sums, means and moves with their gradients, values of the other reductions; on views.
+
+    A mean also without: a subject may have its value and no gradient of it.
+    """
+    turns = itertools.cycle((("float64", "column_view"), ("bfloat16", "sliced")))
+    found = []
+    for form, turn in zip((form for op in ops for form in FORMS[op]), turns, strict=False):
+        ways = {None: (True,), "sum": (True,), "avg": (True, False)}.get(form.reduce_op, (False,))
+        found += [FormCase(form, *turn, gradient) for gradient in ways]
+    return found
+
+
+def autograd_cases(word: str) -> list[FormCase]:
+    """The same with the mechanism autograd_collectives, all with gradient."""
+    places = (("float64", "contiguous"), ("bfloat16", "column_view"), ("float64", "zero_size"))
+    return [
+        FormCase(form, dtype, layout, True, "autograd_collectives")
+        for form in AUTOGRAD[word]
+        for dtype, layout in places
+    ]
+
+
+def dtypes(layout: str, *, gradient: bool) -> tuple[str, ...]:
+    """Element types of a layout: one where it is not contiguous, since a layout breaks places, whatever they hold."""
+    few = {"odd_large": ("float16",), "contiguous": FLOATS if gradient else DTYPES}
+    return few.get(layout, ("float64",))
+
+
+def input_shapes(case: FormCase, p: int, me: int) -> list[tuple[int, ...]]:
+    """Shapes of what rank `me` hands in. Coalesced forms have a second, plain tensor."""
+    form, layout = case.form, case.layout
     if form.op == "all_to_all":
-        return [(sum(rows_to(me)), 5)]
-    if form.op.startswith("reduce_scatter"):
-        shapes = [(6, 4), (3, 2)] if form.dim == 0 else [(4, 6)]
-    else:
-        shapes = [(3, 4), (2, 5)]
-    return shapes if form.op.endswith("coalesced") else shapes[:1]
+        return [(sum(rows_to(p, me)), {"zero_size": 0, "odd_large": 1429}.get(layout, 5))]
+    cut = p if form.op.startswith("reduce_scatter") else 1
+    shape: tuple[int, ...] = (2 * p if cut > 1 else 3, 4)
+    if layout in ("zero_size", "odd_large", "zero_dim"):
+        shape = {"zero_size": (0, 4), "odd_large": (7 * cut, 1429), "zero_dim": ()}[layout]
+    plain = (p if cut > 1 else 2, 5)
+    shape = shape if form.dim == 0 else shape[::-1]
+    return [shape, plain] if form.op.endswith("coalesced") else [shape]
 
 
-def form_blocks(form: Form, me: int) -> list[tuple[list[int], list[int]]]:
-    """(elements given, elements taken) of each tensor of rank `me` of three.
+def form_blocks(case: FormCase, p: int, me: int) -> list[tuple[list[int], list[int]]]:
+    """(elements given, elements taken) of each tensor of rank `me`.
 
     all_reduce, broadcast: one block. Everything else: block j belongs to rank j.
     """
-    found = []
-    for rows, width in input_shapes(form, me):
-        whole = rows * width
-        given = taken = [whole] * 3
-        if form.op.startswith(("all_reduce", "broadcast")):
+    found, op = [], case.form.op
+    for shape in input_shapes(case, p, me):
+        whole = math.prod(shape)
+        given = taken = [whole] * p
+        if op.startswith(("all_reduce", "broadcast")):
             given = taken = [whole]
-        elif form.op.startswith("reduce_scatter"):
-            given = taken = [whole // 3] * 3
-        elif form.op == "all_to_all":
-            given, taken = [n * width for n in rows_to(me)], [n * width for n in rows_from(me)]
-        elif form.op == "permute":
-            given = [whole * (TARGETS[me] == j) for j in range(3)]
-            taken = [whole * (TARGETS[j] == me) for j in range(3)]
+        elif op.startswith("reduce_scatter"):
+            given = taken = [whole // p] * p
+        elif op == "all_to_all":
+            width = shape[1]
+            given, taken = [n * width for n in rows_to(p, me)], [n * width for n in rows_from(p, me)]
+        elif op == "permute":
+            given = [whole * (targets(p)[me] == j) for j in range(p)]
+            taken = [whole * (targets(p)[j] == me) for j in range(p)]
         found.append((given, taken))
     return found
 
 
-def rows_to(me: int) -> list[int]:
-    """Rows that rank `me` of three sends to each in an all_to_all: uneven, and none from rank 1 to rank 0."""
-    return [[1, 2, 3], [0, 2, 1], [2, 1, 4]][me]
+def rows_to(p: int, me: int) -> list[int]:
+    """Rows that rank `me` sends to each in an all_to_all: uneven, and none from rank 1 to rank 0."""
+    return list(_ROWS[me][:p])
 
 
-def rows_from(me: int) -> list[int]:
-    """Rows that rank `me` of three gets from each."""
-    return [rows_to(j)[me] for j in range(3)]
+def rows_from(p: int, me: int) -> list[int]:
+    """Rows that rank `me` gets from each."""
+    return [row[me] for row in _ROWS[:p]]
+
+
+Place = tuple[str, str, str]
+"""(word for the operations or patterns, word for the layouts, group)."""
+
+
+def named(place: Place) -> dict[str, str]:
+    """A place in a record."""
+    return dict(zip(("what", "layouts", "group"), place, strict=True))
+
+
+def value_places() -> list[Place]:
+    """Every form and layout, on three ranks."""
+    return [(op, layouts, "W3") for op in FORMS for layouts in ("dense", "views", "zero_size")]
+
+
+def gradient_places() -> list[Place]:
+    """As value_places, and all forms, with their values, in every other kind of group."""
+    found = value_places() + [("most", "group_cases", group) for group in OTHER_GROUPS]
+    found += [("rest", "group_cases", group) for group in ("W2", "W4", "without_rank_0")]
+    found += [(word, "autograd", "W3") for word in AUTOGRAD]
+    return found + [(word, "autograd", "without_rank_0") for word in AUTOGRAD if "others" not in word]
 
 
 MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch", "functional")
-# (layout, group): every layout over the world, one in a group without rank 0
-VALUE_PLACES = (
-    ("contiguous", "world"),
-    ("transposed", "world"),
-    ("column_view", "world"),
-    ("contiguous", "without_rank_0"),
-)
-GRADIENT_PLACES = (("contiguous", "world"), ("transposed", "world"), ("transposed", "without_rank_0"))
-MESSAGE_PLACES = (
-    ("contiguous", "without_rank_0"),
-    ("contiguous", "world"),
-    ("transposed", "world"),
-    ("strided", "world"),
-    ("column_view", "world"),
-    ("zero_dim", "world"),
-    ("odd_large", "world"),
-)
+KINDS_OF: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in MESSAGE_KINDS} | {
+    "most": tuple(kind for kind in MESSAGE_KINDS if kind != "functional")
+}
+
+
+def message_dtypes(layout: str) -> tuple[str, ...]:
+    """All where tensors are contiguous; elsewhere the widest and the narrowest."""
+    return DTYPES if layout == "contiguous" else ("float64", "bool")
+
+
+def message_places() -> list[Place]:
+    """Every pattern and layout on three ranks; all patterns in every other kind of group."""
+    found = [(kind, layouts, "W3") for kind in MESSAGE_KINDS for layouts in ("dense", "views", "zero_size")]
+    found += [("most", "sliced", group) for group in OTHER_GROUPS]
+    return found + [("functional", "sliced", group) for group in ("W2", "W4", "without_rank_0")]
+
+
 OBJECT_OPS = ("all_gather_object", "gather_object", "broadcast_objects", "scatter_object", "send_objects")
+
+
+def object_receiver(p: int) -> int:
+    """Whom the root of the objects sends some to."""
+    return (ROOT + 1) % p
+
+
+def waiting_cases(op: str, p: int) -> list[Case]:
+    """Cases in which somebody has to wait for the last rank: it gives what is moved, the first takes.
+
+    `all` has one case of each operation and reduction, on one dtype and layout or the other in turn.
+    """
+    if op == "all":
+        each = [(turn, waiting_cases(one, p)) for turn, one in enumerate(OPS)]
+        return [case for turn, cases in each for k, case in enumerate(cases) if (k + k // 2 + turn) % 2]
+    root = {"broadcast": p - 1, "scatter": p - 1, "reduce": 0, "gather": 0}.get(op)
+    reduce_ops = ("sum", "max") if op in REDUCING else (None,)
+    splits = "equal" if op.startswith("all_to_all") else None
+    return [
+        Case(op, dtype, layout, reduce_op, root, splits)
+        for reduce_op in reduce_ops
+        for dtype, layout in (("float32", "contiguous"), ("int64", "sliced"))
+    ]
+
+
+def waiting_places() -> list[tuple[str, str]]:
+    """(operation, group) of the asynchronous calls: one by one on three ranks, all of them in every kind of group."""
+    groups = ("W2", "W4", "without_rank_0", "interleaved", "disjoint")
+    return [(op, "W3") for op in OPS] + [("all", group) for group in groups]

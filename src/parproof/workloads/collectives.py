@@ -15,6 +15,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from parproof.workloads.collective_cases import LARGE_HALF
+
 # Largest integer up to which every integer is representable (and does not overflow).
 EXACT: dict[str, int] = {
     "float64": 2**52,
@@ -101,8 +103,15 @@ def surroundings(base: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
     return base[marks]
 
 
-def half_with_overflow(rank: int, count: int) -> Tensor:
-    """Exact float16 integers; every 1009th is so large that the sum of two is infinite."""
-    x = coded(rank, 0, (count,), "float16", "sum").clone()
+def large_half(rank: int, name: str) -> Tensor:
+    """One period of a large float16 tensor.
+
+    exact       small integers, and every 1009th so large that the sum of two is infinite
+    full_range  anything a float16 can hold: sums have to be rounded once, to the nearest, and some are infinite
+    """
+    _, period = LARGE_HALF[name]
+    if name == "full_range":
+        return (coded(rank, 0, (period,), "int64", None) % 131009 - 65504).half()
+    x = coded(rank, 0, (period,), "float16", "sum").clone()
     x[::1009] = 60000.0
     return x

@@ -9,6 +9,8 @@ SUBJECT = Subject(
     name="reference",
     mechanisms={
         "collectives": "parproof.subjects.reference.collectives:Collectives",
+        "autograd_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
+        "coalesced_collectives": "parproof.subjects.reference.collectives_coalesced:CoalescedCollectives",
         "functional_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
         "object_collectives": "parproof.subjects.reference.collectives_messages:ObjectCollectives",
         "point_to_point": "parproof.subjects.reference.collectives_messages:PointToPoint",

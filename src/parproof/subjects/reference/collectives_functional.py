@@ -3,7 +3,9 @@
 Backward passes follow from the loss being the sum of all ranks' losses:
     all_reduce ← all_reduce          all_gather ← reduce_scatter(sum)      broadcast ← reduce to the root
     reduce_scatter ← all_gather      all_to_all ← all_to_all, splits swapped
-«avg» divides by p in both directions.
+«avg» divides by p in both directions. What is not linear has the ranks' values in its gradient, so these travel as well:
+    min, max ← whether a rank holds the extremum, summed up; those that do share the gradient in equal parts
+    product ← all ranks' inputs, gathered; the factor of a rank is the product of the others (right for zeros, too)
 """
 
 from __future__ import annotations
@@ -21,9 +23,19 @@ from parproof.errors import UsageError
 from parproof.subjects.reference.collectives import Collectives
 
 
-def _differentiable(op: str) -> None:
-    if op not in ("sum", "avg"):
-        raise UsageError(f"gradient of {op}", expected="sum or avg: the others have no single gradient")
+def _through(wire: Collectives, op: str, x: Tensor, y: Tensor, total: Tensor, group: ProcessGroup) -> Tensor:
+    """The gradient of x, given that of the reduction y of all ranks' x, both whole on every rank."""
+    if op == "product":
+        every = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(group.size())]
+        wire.all_gather(every, x, group)
+        del every[group.rank()]
+        return total * torch.stack(every).prod(0) if every else total
+    if op not in ("min", "max"):
+        return total / group.size() if op == "avg" else total
+    holds = (x == y).to(x.dtype)
+    holders = holds.clone()
+    wire.all_reduce(holders, "sum", group)
+    return (total.double() * holds / holders).to(x.dtype)
 
 
 class _AllReduce(Function):
@@ -32,15 +44,16 @@ class _AllReduce(Function):
         ctx.settings = wire, op, group
         out = x.detach().contiguous().clone()
         wire.all_reduce(out, op, group)
+        ctx.save_for_backward(x, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         wire, op, group = ctx.settings
-        _differentiable(op)
+        x, y = ctx.saved_tensors
         total = grad.contiguous().clone()
-        wire.all_reduce(total, op, group)
-        return total, None, None, None
+        wire.all_reduce(total, "sum", group)
+        return _through(wire, op, x, y, total, group), None, None, None
 
 
 class _AllGather(Function):
@@ -69,16 +82,22 @@ class _ReduceScatter(Function):
         parts = list(x.tensor_split(group.size(), dim))
         out = torch.empty_like(parts[group.rank()], memory_format=torch.contiguous_format)
         wire.reduce_scatter(out, parts, op, group)
+        ctx.save_for_backward(x, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         wire, op, dim, group = ctx.settings
-        _differentiable(op)
-        parts = [torch.empty_like(grad, memory_format=torch.contiguous_format) for _ in range(group.size())]
-        wire.all_gather(parts, grad, group)
-        whole = torch.cat(parts, dim)
-        return (whole / group.size() if op == "avg" else whole), None, None, None, None
+        x, out = ctx.saved_tensors
+        whole = _whole(wire, grad, dim, group)
+        y = _whole(wire, out, dim, group) if op in ("min", "max") else whole
+        return _through(wire, op, x, y, whole, group), None, None, None, None
+
+
+def _whole(wire: Collectives, part: Tensor, dim: int, group: ProcessGroup) -> Tensor:
+    parts = [torch.empty_like(part, memory_format=torch.contiguous_format) for _ in range(group.size())]
+    wire.all_gather(parts, part, group)
+    return torch.cat(parts, dim)
 
 
 class _AllToAll(Function):

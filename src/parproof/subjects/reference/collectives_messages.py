@@ -31,8 +31,7 @@ class Message:
         """Block until it has left, or arrived."""
         if self._done:
             return
-        if self._work is not None:
-            Peers(self._group).wait_for([self._work])
+        Peers(self._group).wait_for([self._work])
         if self._target is not None:
             put(self._target, self._flat)
         self._done = True
@@ -43,7 +42,7 @@ class Message:
 
 
 class PointToPoint:
-    """See parproof.subjects.collectives_protocol. Empty messages do not travel."""
+    """See parproof.subjects.collectives_protocol. An empty message is one too: its receiver waits for its sender."""
 
     def send(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> None:
         """Wait for it to leave."""
@@ -62,13 +61,13 @@ class PointToPoint:
     def isend(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> Message:
         """Send a copy, so that x may change at once."""
         flat = staged(x)
-        work = dist.isend(as_bytes(flat), group=group, tag=tag, group_dst=peer) if x.numel() else None
+        work = dist.isend(as_bytes(flat), group=group, tag=tag, group_dst=peer)
         return Message(work, flat, None, group)
 
     def irecv(self, x: Tensor, peer: int, tag: int, group: ProcessGroup) -> Message:
         """Receive into memory of its own, then into x."""
         flat = room_for(x)
-        work = dist.irecv(as_bytes(flat), group=group, tag=tag, group_src=peer) if x.numel() else None
+        work = dist.irecv(as_bytes(flat), group=group, tag=tag, group_src=peer)
         return Message(work, flat, x, group)
 
     def batch(self, transfers: Sequence[Transfer], group: ProcessGroup) -> Sequence[Message]:

@@ -14,6 +14,8 @@ SUBJECT = Subject(
     name="torch_native",
     mechanisms={
         "collectives": "parproof.subjects.torch_native.collectives:Collectives",
+        "autograd_collectives": "parproof.subjects.torch_native.collectives_autograd:AutogradCollectives",
+        "coalesced_collectives": "parproof.subjects.torch_native.collectives_coalesced:CoalescedCollectives",
         "functional_collectives": "parproof.subjects.torch_native.collectives_functional:FunctionalCollectives",
         "object_collectives": "parproof.subjects.torch_native.collectives_messages:ObjectCollectives",
         "point_to_point": "parproof.subjects.torch_native.collectives_messages:PointToPoint",
