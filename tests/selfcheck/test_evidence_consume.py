@@ -96,7 +96,8 @@ def sealed(tmp_path):
         store = EvidenceStore(tmp_path / name, root=tmp_path, command=["pytest"], label="")
         store.open()
         written = [store.add(build(outcome)) for outcome in outcomes]
-        bad = any(r["conclusion"]["status"] in ("failed", "blocked") for r in written)
+        ends = [record["conclusion"] for record in written]
+        bad = any(e["status"] in ("failed", "blocked") and not e["expected_nonconformance"] for e in ends)
         collected = [record["identity"]["nodeid"] for record in written]
         store.seal(
             collected=collected, num_deselected=0, collection_errors=[], exit_status=int(bad), complete=True
@@ -177,16 +178,35 @@ def failing(outcome):
     return dataclasses.replace(outcome, status="failed", failure=failure, times=[])
 
 
+def listed(outcome, **changes):
+    """The same test with a wrong result that is a listed defect."""
+    return dataclasses.replace(failing(outcome), expected_nonconformance="pytorch#1: adds up", **changes)
+
+
+def test_a_listed_defect_elsewhere_is_told_and_not_held_against_a_workload(sealed):
+    """It was met on another workload, in a lane that reaches no benchmark."""
+    elsewhere = {"lane": "cpu", "workload": {"b": 2}, "runs": [], "nodeid": "test_other.py::test_defect"}
+    made = benchmarks("PAR-ZERO-STATE")
+    verdict = of(consume(sealed(*made, listed(made[0], **elsewhere)), DECISION), "PAR-ZERO-STATE")
+    assert verdict.usable
+    assert verdict.reason == "10 records of real_benchmark or above; wrong on other workloads, as listed: 1"
+
+
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
         (lambda made: [dataclasses.replace(made[0], workload={"b": 2}), *made[1:]], "unequal workloads: "),
         (lambda made: made + benchmarks("PAR-CONTEXT-RING", workload={"b": 2}), "between producers"),
         (lambda made: [failing(made[0]), *made[1:]], "correctness"),
+        (
+            lambda made: [*made, listed(made[0], nodeid="t.py::test_d")],
+            "is wrong, if as listed: pytorch#1: adds up",
+        ),
+        (lambda made: [*made, listed(made[0], nodeid="t.py::test_d", runs=[], lane="cpu")], "if as listed"),
         (lambda made: [dataclasses.replace(one, model=None) for one in made], "level gpu_smoke"),
         (lambda made: made[1:], "claims C1 were not shown"),
     ],
-    ids=["workload", "workload_of_another", "correctness", "level", "claim"],
+    ids=["workload", "workload_of_another", "correctness", "defect", "defect_on_cpu", "level", "claim"],
 )
 def test_refused_evidence_leaves_the_risk_open(spoil, reason, sealed):
     """The planner goes on tuning, for the same plan that good evidence lets it accept."""

@@ -100,18 +100,27 @@ def _judge(producer: str, role: str, produced: Sequence[Mapping[str, Any]], min_
     ]
     if missing:
         return refused(f"claims {', '.join(missing)} were not shown")
-    strong = [r for r in ran if LEVELS.index(r["conclusion"]["evidence_level"]) >= LEVELS.index(min_level)]
+    reaching = [r for r in ran if LEVELS.index(r["conclusion"]["evidence_level"]) >= LEVELS.index(min_level)]
+    strong = [r for r in reaching if r["conclusion"]["status"] == "ok"]
     if not strong:
         best = max((r["conclusion"]["evidence_level"] for r in ran), key=LEVELS.index)
         return refused(f"level {best}, {min_level} is needed to answer a risk")
-    workloads = {
-        f"{r['identity']['workload_id']} {sorted(r['identity']['workload'].items())}" for r in strong
-    }
+    workloads = {_workload(record) for record in strong}
     if len(workloads) > 1:
         return refused(f"unequal workloads: {' and '.join(sorted(workloads)[:2])}")
-    return Consumption(
-        producer, role, True, f"{len(strong)} records of {min_level} or above", workloads.pop()
-    )
+    known = [record for record in ran if record["conclusion"]["expected_nonconformance"]]
+    for record in known:
+        if record in reaching or _workload(record) in workloads:
+            listed, nodeid = record["conclusion"]["expected_nonconformance"], record["identity"]["nodeid"]
+            return refused(f"correctness: {nodeid} is wrong, if as listed: {listed}")
+    text = f"{len(strong)} records of {min_level} or above"
+    if known:
+        text += f"; wrong on other workloads, as listed: {len(known)}"
+    return Consumption(producer, role, True, text, workloads.pop())
+
+
+def _workload(record: Mapping[str, Any]) -> str:
+    return f"{record['identity']['workload_id']} {sorted(record['identity']['workload'].items())}"
 
 
 def _of_equal_workload(judged: list[Consumption]) -> list[Consumption]:
