@@ -54,6 +54,11 @@ def test_a_listed_defect_is_an_expected_failure_that_names_its_report(run_with):
     result.stdout.fnmatch_lines(["*pytorch#1: wrong on strided views*"])
 
 
+def test_a_listed_case_may_be_skipped_for_its_own_reason(run_with):
+    """Its subject may lack what the case needs."""
+    run_with("pytest.skip('not provided')", entry()).assert_outcomes(skipped=2)
+
+
 def test_a_listed_defect_that_is_mended_fails_the_run(run_with):
     """Otherwise the list would outlive the defect."""
     run_with("True", entry()).assert_outcomes(passed=1, failed=1)

@@ -65,9 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """An expected failure is told by its reason: its traceback with sources, which nobody sees, took longer than the test."""
     options = item.config.option
-    if call.excinfo is None or options.runxfail or getattr(options, "xfail_tb", False):
+    if options.runxfail or getattr(options, "xfail_tb", False) or not item.stash.get(_LISTED, False):
         return
-    if item.stash.get(_LISTED, False):
+    if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
         call.excinfo.traceback = call.excinfo.traceback[-1:]
 
 
