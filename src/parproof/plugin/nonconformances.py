@@ -24,6 +24,7 @@ class Nonconformance:
 
     torch      versions it was seen in, as «lowest, first version without it» (the second may be empty)
     symptom    what a user sees
+    says       pattern that the failure's text must contain; a failure of another kind is not the listed one
     """
 
     claim: str
@@ -32,6 +33,7 @@ class Nonconformance:
     torch: tuple[str, str]
     report: str
     symptom: str
+    says: str
 
 
 @functools.cache
@@ -57,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for entry in listed() if claims else ():
             if entry.claim in claims and _applies(entry, words):
                 reason = f"expected nonconformance {entry.report}: {entry.symptom}"
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
+                the_listed = pytest.RaisesExc(AssertionError, match=entry.says)
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=the_listed))
                 item.stash[_LISTED] = True
 
 
