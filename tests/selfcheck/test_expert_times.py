@@ -4,22 +4,22 @@ import pytest
 
 from parproof import programs, workloads
 from parproof.checks import expert_cases as cases
-from parproof.programs.expert_times import EXCHANGE, Called, give_exchanges
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.expert_meshes import Mesh
 
 pytestmark = pytest.mark.selfcheck
 
 
-def profile(num_exchanges, name=EXCHANGE):
+def profile(num_exchanges, name="gloo:all_to_all"):
     """Exchanges of 1, 2, 3, … µs, and what else a profile shows."""
     return [("aten::mm", 0.0, 5.0)] + [(name, 10.0 * i, 10.0 * i + i + 1) for i in range(num_exchanges)]
 
 
 def test_the_last_two_exchanges_of_each_forward_pass_are_its_own():
     """Two calls of two cases with three exchanges each: the first is of the counts."""
-    made = [Called(), Called()]
-    give_exchanges(made, profile(12), calls=2)
+    times = programs.expert_times
+    made = [times.Called(), times.Called()]
+    times.give_exchanges(made, profile(12), calls=2)
     assert [[round(s * 1e6) for s in called.dispatch_s] for called in made] == [[2, 8], [5, 11]]
     assert [[round(s * 1e6) for s in called.combine_s] for called in made] == [[3, 9], [6, 12]]
     assert [called.not_timed for called in made] == ["", ""]
@@ -38,8 +38,9 @@ def test_exchanges_that_the_profiler_does_not_show_leave_a_reason(events, said):
     """torch names its events as it likes; a record without these seconds says what there was instead."""
     import re
 
-    made = [Called(), Called()]
-    give_exchanges(made, events, calls=2)
+    times = programs.expert_times
+    made = [times.Called(), times.Called()]
+    times.give_exchanges(made, events, calls=2)
     assert not any(called.dispatch_s or called.combine_s for called in made)
     assert all(re.search(said, called.not_timed) for called in made), made[0].not_timed
 
