@@ -26,10 +26,12 @@ from parproof.subjects.context_protocol import VARIANTS, ContextPlan
 from parproof.workloads.context_plans import (
     DOCUMENTS,
     EVEN_DOCUMENTS,
+    IN_TURN,
     LENGTH,
     PACKED,
     REFUSED,
     REFUSED_SHARINGS,
+    SHARED_HEADS,
     SHARINGS,
     WHOLE_LAYOUTS,
 )
@@ -43,23 +45,20 @@ by_balance = pytest.mark.parametrize("balance", WHOLE_LAYOUTS)
 by_mask = pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
 
 
-def attend(
-    ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64", magnitude=1, interleaved=False
-):
+def attend(ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64", magnitude=1, groups=1):
     """Run one case and judge it; returns the run and its worst error. Claims that ask for the same case share the run."""
     subject.require(f"context.{plan.variant}.{plan.balance}.{'causal' if plan.causal else 'full'}.{dtype}")
-    whole, answer = cases.plain(
-        heads, kv_heads, plan.sequence_length, dtype, magnitude, plan.causal, plan.document_lengths
-    )
-    run = ranks(world).run_once(programs.context.attend, subject, plan, whole, interleaved)
-    group_size = 2 if interleaved else world
-    return run, checks.context.assert_attention(run, run.results, plan, answer, EPSILON[dtype], group_size)
+    case = heads, kv_heads, plan.sequence_length, dtype, magnitude, plan.causal, plan.document_lengths
+    wholes, answers = zip(*(cases.plain(*case, group) for group in range(groups)), strict=True)
+    run = ranks(world).run_once(programs.context.attend, subject, plan, wholes)
+    return run, checks.context.assert_attention(run, run.results, plan, answers, EPSILON[dtype])
 
 
-def tell(evidence, run, plan, worst, **parameters):
+def tell(evidence, run, plan, worst, results=None, **parameters):
     """The record of a run: the case, its error, and the bytes of inputs, output and gradients that ranks hold."""
     evidence.on("attention_integers", world=run.world_size, **dataclasses.asdict(plan), **parameters)
-    evidence.measured(error_over_bound=worst, held_bytes_per_rank=[r["held_bytes"] for r in run.results])
+    held = [r["held_bytes"] for r in results or run.results]
+    evidence.measured(error_over_bound=worst, held_bytes_per_rank=held)
 
 
 @pytest.mark.claim("C1", "C2")
@@ -78,15 +77,13 @@ def test_c1_c2_output_and_gradients_equal_dense_attention(
 
 
 @pytest.mark.claim("C1", "C2")
-@by_variant
 @by_mask
-@pytest.mark.parametrize("kv_heads", [1, 2], ids=["mqa", "gqa"])
-def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, causal, variant, ranks, subject):
+@pytest.mark.parametrize(("kv_heads", "variant"), SHARED_HEADS, ids="{}".format)
+def test_c1_c2_hold_when_queries_share_key_value_heads(kv_heads, variant, causal, ranks, subject):
     """The gradient of a shared head is the sum over its query heads. Ulysses needs a shared head for each rank."""
     subject.require(f"context.{variant}.grouped_heads.{'causal' if causal else 'full'}")
-    if variant == "ulysses" and kv_heads == 1:
-        kv_heads = 4
-    attend(ranks, subject, 2, ContextPlan(variant, "zigzag", causal, LENGTH), heads=8, kv_heads=kv_heads)
+    plan = ContextPlan(variant, "zigzag" if causal else "contiguous", causal, LENGTH)
+    attend(ranks, subject, 2, plan, heads=8, kv_heads=kv_heads)
 
 
 @pytest.mark.claim("C1", "C2")
@@ -114,44 +111,44 @@ def test_c1_c2_hold_in_lower_precision_and_for_large_scores(
     tell(evidence, run, plan, worst, dtype=dtype, magnitude=magnitude)
 
 
-@pytest.mark.claim("C1", "C2")
+@pytest.mark.claim("C1", "C2", "C5")
 @by_variant
-def test_c1_c2_hold_in_groups_that_are_not_the_world(variant, ranks, subject):
-    """Ranks 0, 2 and 1, 3 at once: a group-local rank is no global rank."""
-    attend(ranks, subject, 4, ContextPlan(variant, "contiguous", True, LENGTH), interleaved=True)
+def test_c1_c2_c5_hold_in_groups_that_are_not_the_world(variant, ranks, subject, evidence):
+    """Ranks 0, 2 and 1, 3 at once, with data of their own: a group-local rank is no global rank, nor is any group of two."""
+    assert_exchanged(evidence, ranks, subject, 4, ContextPlan(variant, "contiguous", True, LENGTH), groups=2)
 
 
 @pytest.mark.claim("C1", "C2", "C5")
 @by_variant
 @pytest.mark.parametrize("kind", SHARINGS)
 def test_c1_c2_c5_hold_with_tensors_that_every_rank_holds(kind, variant, ranks, subject, evidence):
-    """Norm weights and a prefix: their gradients are of all positions, and a prefix counts once, not once a rank."""
-    sharing = SHARINGS[kind]
+    """Norm weights, a prefix: two calls add up to gradients of all positions; a prefix counts once, not once a rank."""
+    sharing, layers = SHARINGS[kind], cases.shared(kind)
     for capability in sharing.needs(variant):
         subject.require(capability)
-    plan, (whole, shared, answer) = sharing.plan(variant), cases.shared(kind)
-    eps, apart, p = EPSILON["float64"], sharing.groups > 1, 4 // sharing.groups
-    run = ranks(4).run(programs.context.attend_sharing, subject, plan, whole, shared, apart)
-    worst = checks.context.assert_attention(run, run.results, plan, answer, eps, p)
-    of_shared = checks.context.assert_shared(run, run.results, answer, eps, p)
-    tell(evidence, run, plan, max(worst, of_shared), kind=kind, dtype="float64")
-    algorithm = subject.make("context").algorithm(plan)
-    evidence.predict(checks.context.assert_exchanged(run, algorithm, whole, shared, sharing.groups))
+    plan, algorithm = sharing.plan(variant), subject.make("context").algorithm(sharing.plan(variant))
+    data = [layer.calls for layer in layers], [layer.shared for layer in layers]
+    run = ranks(4).run(programs.context.attend_sharing, subject, plan, *data)
+    worst = cases.assert_layers(run, plan, layers, EPSILON["float64"])
+    tell(evidence, run, plan, worst, [made[-1] for made, _ in run.results], kind=kind, dtype="float64")
+    whole, shared = layers[0].calls[0], layers[0].shared
+    evidence.predict(checks.context.assert_exchanged(run, algorithm, whole, shared, len(layers), cases.CALLS))
 
 
 @pytest.mark.claim("C1", "C2")
 @by_variant
-def test_c1_c2_hold_call_after_call_and_the_calls_are_timed(variant, ranks, subject, evidence):
-    """One instance, six calls. Seconds are facts of a backend on shared cores, exchange and arithmetic together."""
-    calls, plan = 6, ContextPlan(variant, "contiguous", True, LENGTH)
+@pytest.mark.parametrize("packing", IN_TURN)
+def test_c1_c2_hold_call_after_call_and_the_calls_are_timed(packing, variant, ranks, subject, evidence):
+    """One instance, other data or documents each time. Seconds are facts of a backend on shared cores, no verdicts."""
     subject.require(f"context.{variant}.contiguous.causal.float64")
-    whole, answer = cases.plain(4, 4, LENGTH, "float64", 1, True, ())
-    run = ranks(2, ledger=False).run(programs.context.attend_often, subject, plan, whole, calls)
-    last, seconds = zip(*run.results, strict=True)
-    worst = checks.context.assert_attention(run, last, plan, answer, EPSILON["float64"], 2)
-    evidence.on("attention_integers", world=2, **dataclasses.asdict(plan), calls=calls)
-    evidence.measured(error_over_bound=worst, held_bytes_per_rank=[r["held_bytes"] for r in last])
-    for phase in ("forward", "backward"):
+    if any(IN_TURN[packing]):
+        subject.require(f"context.{variant}.documents")
+    calls, turns = 6, cases.turns(variant, IN_TURN[packing])
+    run = ranks(2, ledger=False).run(programs.context.attend_often, subject, turns, calls)
+    worst = cases.assert_turns(run, turns, EPSILON["float64"])
+    last, seconds = [made[-1] for made, _ in run.results], [taken for _, taken in run.results]
+    tell(evidence, run, turns[0].plan, worst, last, calls=calls, packing=packing)
+    for phase in ("forward", "backward") if packing == "one_document" else ():
         evidence.timed(f"attention {phase}", [of_rank[phase][1:] for of_rank in seconds], warmup=1)
 
 
@@ -195,12 +192,16 @@ def test_c4_parts_merge_in_any_order_to_the_dense_result(subject):
         assert_within(merged, expected, bound=bound, where=f"order {order}", what="merged")
 
 
-def assert_exchanged(evidence, ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64"):
+def assert_exchanged(
+    evidence, ranks, subject, world, plan, *, heads=4, kv_heads=4, dtype="float64", groups=1
+):
     """Every rank's ledger of one case is what the formula says of it, forward and backward apart."""
-    run, worst = attend(ranks, subject, world, plan, heads=heads, kv_heads=kv_heads, dtype=dtype)
-    tell(evidence, run, plan, worst, heads=heads, kv_heads=kv_heads, dtype=dtype)
-    whole, _ = cases.plain(heads, kv_heads, LENGTH, dtype, 1, plan.causal, plan.document_lengths)
-    evidence.predict(checks.context.assert_exchanged(run, subject.make("context").algorithm(plan), whole))
+    shape = {"heads": heads, "kv_heads": kv_heads, "dtype": dtype, "groups": groups}
+    run, worst = attend(ranks, subject, world, plan, **shape)
+    tell(evidence, run, plan, worst, **shape)
+    whole, _ = cases.plain(heads, kv_heads, LENGTH, dtype, 1, plan.causal, plan.document_lengths, 0)
+    algorithm = subject.make("context").algorithm(plan)
+    evidence.predict(checks.context.assert_exchanged(run, algorithm, whole, groups=groups))
 
 
 @pytest.mark.claim("C5")
@@ -220,7 +221,8 @@ def test_c5_rounds_and_bytes_equal_the_formula(dtype, world, variant, ranks, sub
 @pytest.mark.parametrize("kind", ["zigzag", "striped", "documents", "gqa", "bfloat16"])
 def test_c5_layout_mask_and_documents_change_no_byte(kind, causal, variant, ranks, subject, evidence):
     """Nor do they change a round. Shared heads travel once, unless the algorithm's formula says otherwise."""
-    balance = {"gqa": "zigzag", "zigzag": "zigzag", "striped": "striped"}.get(kind, "contiguous")
+    balanced = {"striped": "striped", "zigzag": "zigzag"} | ({"gqa": "zigzag"} if causal else {})
+    balance = balanced.get(kind, "contiguous")
     plan = ContextPlan(variant, balance, causal, LENGTH, DOCUMENTS if kind == "documents" else ())
     needed = {"documents": ".documents", "gqa": f".grouped_heads.{'causal' if causal else 'full'}"}
     subject.require(f"context.{variant}{needed.get(kind, '')}")

@@ -109,7 +109,8 @@ def test_c1_outputs_hold_call_after_call_and_the_calls_are_timed(ranks, subject,
     evidence.on("expert_calls", mesh=mesh.name(), calls=calls)
     for place, (case, answer) in enumerate(pairs):
         rows = cases.rows_received(answer, mesh.ep)
-        evidence.measured(**{f"{case.name}_rows_received": rows})
+        reasons = [of_rank[place].not_timed for of_rank in done.results if of_rank[place].not_timed]
+        evidence.measured(**{case.name: cases.work(case, answer) | {"exchanges_not_timed": reasons}})
         for what in ("forward_s", "dispatch_s", "combine_s"):
             samples = [getattr(of_rank[place], what)[1:] for of_rank in done.results]
             if all(samples):

@@ -1,4 +1,4 @@
-"""Why torch lacks a replicated prefix: what its context parallelism makes of one was measured, and is measured here."""
+"""What torch's context parallelism is said to lack was measured, and is measured here; what it has is not said to lack."""
 
 import pytest
 
@@ -57,3 +57,82 @@ def test_torch_counts_a_prefix_once_for_each_rank(public, ranks):
         errors.append(float((found - expected).abs().max()))
     assert errors[0] > 0.1
     assert errors[1] < 1e-14
+
+
+def attended(ctx, kv_heads):
+    """Output of torch's templates under the CPU flash operator, causal, for 8 query heads."""
+    import torch
+
+    from parproof.subjects.context_protocol import ContextPlan
+    from parproof.subjects.torch_native.context import ContextAttention
+
+    q, kv = torch.ones(1, 8, 4, 4), torch.ones(1, kv_heads, 4, 4)
+    plan = ContextPlan("ring", "contiguous", True, 8)
+    return tuple(ContextAttention().attend(q, kv, kv, plan, ctx.group).shape)
+
+
+def refusals_of_torch(ctx):
+    """What each says: the ring of head and tail blocks without a mask, the public one with a causal flag."""
+    import torch
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.tensor.experimental import context_parallel
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    from parproof.subjects.context_protocol import ContextPlan
+    from parproof.subjects.torch_native.context import ContextAttention, _attention
+
+    q, k, v = (t.chunk(ctx.world_size, dim=2)[ctx.rank] for t in tensors()[:3])
+    said = []
+    try:
+        ContextAttention().attend(q, k, v, ContextPlan("ring", "zigzag", False, SEQUENCE), ctx.group)
+    except RuntimeError as error:
+        said.append(str(error))
+    _attention._cp_options.enable_load_balance = False
+    mesh, buffer = DeviceMesh.from_group(ctx.group, "cpu"), torch.arange(SEQUENCE + 1)
+    with context_parallel(mesh, buffers=[buffer], buffer_seq_dims=[0]), sdpa_kernel(SDPBackend.MATH):
+        try:
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        except RuntimeError as error:
+            said.append(str(error))
+        return said, len(buffer)
+
+
+def test_what_torch_refuses_is_what_its_lacks_and_its_page_say(ranks):
+    """And what it does not refuse: a length that does not split, of which one rank gets less."""
+    results = ranks(2).run(refusals_of_torch).results
+    for (balance, causal), _ in results:
+        assert "Load balancing requires `is_causal=True`" in balance
+        assert "mixed torch.Tensor and DTensor" in causal
+    assert [length for _, length in results] == [5, 4]
+
+
+def test_torch_merges_no_part_without_keys():
+    """Its merger knows output and log-sum-exp: two parts without a key for a query are −inf − (−inf)."""
+    import torch
+
+    from parproof.subjects.torch_native.context import _attention
+
+    merger = _attention._SDPAMerger(False, seq_dim=2)
+    for lse in (-torch.inf, -torch.inf, 1.0):
+        merger.step(torch.ones(1, 1, 1, 2), torch.full((1, 1, 1), lse), False)
+    assert merger.results()[0].isnan().all()
+
+
+def test_torch_has_no_stripes_no_ulysses_and_no_mask_in_its_ring():
+    """By the names in its modules and the arguments of its template."""
+    import inspect
+    from pathlib import Path
+
+    from parproof.subjects.torch_native.context import _attention
+
+    sources = [path.read_text().lower() for path in Path(_attention.__file__).parent.glob("*.py")]
+    assert [word for word in ("ulysses", "stripe") if any(word in source for source in sources)] == []
+    taken = inspect.signature(_attention._templated_ring_attention).parameters
+    assert [name for name in taken if "mask" in name or "document" in name] == []
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_the_flash_operator_takes_shared_heads_so_that_nothing_about_them_is_lacking(kv_heads, ranks):
+    """A lack that said so hid cases that are right: they are judged with all others."""
+    assert list(ranks(2).run(attended, kv_heads).results) == [(1, 8, 4, 4)] * 2
+    assert not [name for name in LACKS if "grouped_heads" in name]

@@ -42,7 +42,11 @@ def test_results_are_those_of_automatic_differentiation(kind):
     import torch
 
     sharing = SHARINGS[kind]
-    whole, shared = workloads.context.sharing(sharing, heads=2, kv_heads=sharing.kv_heads // 4)
+    sizes = {"heads": 2, "kv_heads": sharing.kv_heads // 4}
+    whole, shared = (
+        workloads.context.sharing_call(sharing, **sizes),
+        workloads.context.sharing(sharing, **sizes),
+    )
     real = [t[:, :, : LENGTH - sharing.padding] for t in whole]
     exact, absolute, _ = oracles.context_sharing.dense(*real, shared, causal=sharing.causal)
     for name, expected in by_autograd(real, shared, sharing.causal).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from parproof import oracles
@@ -28,16 +29,18 @@ def assert_attention(
     run: Run,
     results: Sequence[Mapping[str, Any]],
     plan: ContextPlan,
-    answer: Answer,
+    answers: Sequence[Answer],
     eps: float,
-    group_size: int,
 ) -> float:
-    """Returns the worst error as a share of its bound. Positions behind the oracle's last one are padding."""
+    """Returns the worst error as a share of its bound. Positions behind the oracle's last one are padding.
+
+    answers   one for each group: of g groups, rank r is in group r mod g
+    """
     __tracebackhide__ = True
-    worst = 0.0
-    exact, absolute, condition = answer
-    length = exact["out"].shape[2]
+    worst, groups = 0.0, len(answers)
     for name, (rank, found) in itertools.product(LOCAL, enumerate(results)):
+        exact, absolute, condition = answers[rank % groups]
+        length = exact["out"].shape[2]
         what = {"out": "output"}.get(name, name)
         assert found[name] is not None, f"{run.where(rank)}: {what}: no gradient arrived"
         places = [i for i, position in enumerate(found["positions"]) if position < length]
@@ -45,7 +48,7 @@ def assert_attention(
         bound = cancellation_bound(
             eps,
             absolute_norm=float(absolute[name][:, :, at].norm()),
-            ranks=group_size,
+            ranks=run.world_size // groups,
             length=plan.sequence_length,
             condition=condition,
         )
@@ -59,28 +62,28 @@ def assert_attention(
 
 
 def assert_shared(
-    run: Run, results: Sequence[Mapping[str, Any]], answer: Answer, eps: float, group_size: int
+    run: Run, results: Sequence[Mapping[str, Tensor]], answers: Sequence[Answer], eps: float, length: int
 ) -> float:
-    """Gradients of what all ranks hold: over the whole sequence, the same bits everywhere. The worst, as above."""
+    """Gradients of what all ranks of a group hold: over all calls, the same bits everywhere. The worst, as above.
+
+    length   terms of the longest sum: elements of the output, in all calls
+    """
     __tracebackhide__ = True
-    worst = 0.0
-    exact, absolute, condition = answer
-    for name in sorted(exact.keys() - set(LOCAL)):
+    worst, groups = 0.0, len(answers)
+    for name, (rank, found) in itertools.product(sorted(answers[0][0]), enumerate(results)):
+        exact, absolute, condition = answers[rank % groups]
         bound = cancellation_bound(
             eps,
             absolute_norm=float(absolute[name].norm()),
-            ranks=group_size,
-            length=exact["out"].numel(),
+            ranks=run.world_size // groups,
+            length=length,
             condition=condition,
         )
-        what = f"gradient of {name}"
-        for rank, found in enumerate(results):
-            observed = found["shared"][name]
-            error = assert_within(observed, exact[name], bound=bound, where=run.where(rank), what=what)
-            assert_exact(
-                observed, results[0]["shared"][name], where=run.where(rank), what=f"{what} here and on rank 0"
-            )
-            worst = max(worst, error / bound)
+        where, what = run.where(rank), f"gradient of {name}"
+        error = assert_within(found[name], exact[name], bound=bound, where=where, what=what)
+        first = rank % groups
+        assert_exact(found[name], results[first][name], where=where, what=f"{what} here and on rank {first}")
+        worst = max(worst, error / bound)
     return worst
 
 
@@ -90,8 +93,13 @@ def assert_exchanged(
     whole: Sequence[Tensor],
     shared: Mapping[str, Tensor] | None = None,
     groups: int = 1,
+    calls: int = 1,
 ) -> list[Traffic]:
-    """Every rank's ledger is what the formula says of the case, phase by phase; returns the prediction."""
+    """Every rank's ledger is what the formula says of the case, phase by phase; returns the prediction for rank 0.
+
+    shared   of a layer that is called `calls` times, in phases «call0/forward» and so on
+    groups   of g groups, rank r exchanges with the ranks that r mod g is the same for, and with no others
+    """
     __tracebackhide__ = True
     p = run.world_size // groups
     q_bytes, kv_bytes = (t.numel() * t.element_size() // p for t in whole[:2])
@@ -104,10 +112,17 @@ def assert_exchanged(
         world_size=p,
     )
     if shared:
+        predicted = [replace(line, phase=f"call{n}/{line.phase}") for n in range(calls) for line in predicted]
         predicted += cost.shared_traffic([t.numel() * t.element_size() for t in shared.values()], p)
+    of_ranks = [
+        [replace(line, members=tuple(range(rank % groups, run.world_size, groups))) for line in predicted]
+        if groups > 1
+        else predicted
+        for rank in range(run.world_size)
+    ]
     for rank, rows in enumerate(run.ledgers):
-        assert_ledger(rows, predicted, where=run.where(rank))
-    return predicted
+        assert_ledger(rows, of_ranks[rank], where=run.where(rank))
+    return of_ranks[0]
 
 
 def assert_layout(held: Sequence[Sequence[int]], plan: ContextPlan) -> list[int]:

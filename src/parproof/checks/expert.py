@@ -24,6 +24,7 @@ from parproof.ranks.run import Run
 from parproof.subjects.expert_protocol import Account, Exchange, ExpertParallel
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.expert import HIDDEN, Case
+from parproof.workloads.expert_meshes import Mesh
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23}
 
@@ -155,9 +156,25 @@ def sizes(case: Case, answer: Answer, rank: int) -> cost.Sizes:
 
 
 def predicted(case: Case, answer: Answer, rank: int, exchange: Exchange) -> list[Traffic]:
-    """The traffic of one case on one rank, by phase of the program."""
+    """The traffic of one case on one rank, by phase of the program, with the ranks that take part in it."""
     lines = cost.traffic(sizes(case, answer, rank), counts=exchange.counts, dispatcher=exchange.rows)
-    return [replace(line, phase=f"{case.name}/{line.phase}") for line in lines]
+    return [
+        replace(line, phase=f"{case.name}/{line.phase}", members=_members(line, case.mesh, rank))
+        for line in lines
+    ]
+
+
+def _members(line: Traffic, mesh: Mesh, rank: int) -> tuple[int, ...]:
+    """Ranks along the axis that a line of the cost model goes over; tp copies hold equal rows, so values cannot tell."""
+    if line.op != "all_reduce":
+        along = "det" if line.group_size == mesh.world else "e"
+    elif line.phase in ("forward", "backward"):
+        along = "t"
+    else:
+        along = "de" if line.group_size == mesh.dp * mesh.ep else "d"
+    kept = [i for i, axis in enumerate("det") if axis not in along]
+    mine = mesh.place(rank)
+    return tuple(r for r in range(mesh.world) if all(mesh.place(r)[i] == mine[i] for i in kept))
 
 
 def assert_conservation(ledgers: Sequence[Sequence[Row]], case: Case, answer: Answer) -> None:

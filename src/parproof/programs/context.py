@@ -14,54 +14,52 @@ from torch.distributed import ProcessGroup
 from parproof.ranks.context import RankContext
 from parproof.subjects.context_protocol import ContextAttention, ContextPlan, Partial, SharingAttention
 from parproof.subjects.protocol import SubjectRef
+from parproof.workloads.context import Turn, Whole
 
 
 def attend(
     ctx: RankContext,
     subject: SubjectRef,
     plan: ContextPlan,
-    whole: tuple[Tensor, Tensor, Tensor, Tensor],
-    interleaved_groups: bool = False,
+    wholes: Sequence[Whole],
 ) -> dict[str, Any]:
-    """Take this rank's positions, attend, go backward; in the whole world or in two interleaved groups.
+    """Take this rank's positions of its group's data, attend, go backward; one group for each of `wholes`.
 
     Positions come from the subject; q, k, v are handed in as transposed (non-contiguous) views, as models do.
     """
-    return _call(ctx, subject.make("context"), plan, whole, _group(ctx, interleaved_groups))
+    group, place = _group(ctx, len(wholes))
+    return _call(ctx, subject.make("context"), plan, wholes[place], group)
 
 
-def _group(ctx: RankContext, interleaved: bool) -> ProcessGroup:
-    """The world, or this rank's one of two groups of every other rank."""
-    if not interleaved:
-        return ctx.group
-    groups = [dist.new_group(list(range(first, ctx.world_size, 2))) for first in (0, 1)]
-    mine: ProcessGroup = groups[ctx.rank % 2]
-    return mine
+def _group(ctx: RankContext, num_groups: int) -> tuple[ProcessGroup, int]:
+    """This rank's one of so many interleaved groups, and which it is: group r mod g of rank r, or the world."""
+    if num_groups == 1:
+        return ctx.group, 0
+    place = ctx.rank % num_groups
+    groups = [dist.new_group(list(range(i, ctx.world_size, num_groups))) for i in range(num_groups)]
+    return groups[place], place
 
 
 def attend_often(
     ctx: RankContext,
     subject: SubjectRef,
-    plan: ContextPlan,
-    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    turns: Sequence[Turn],
     calls: int,
-) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """What the last of several calls of one instance gave, and the seconds of each, with the start aligned."""
-    attention = subject.make("context")
-    seconds: dict[str, list[float]] = {"forward": [], "backward": []}
-    for _ in range(calls):
+) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
+    """One instance takes the plans and data in turn: what each call gave, and its seconds, with the start aligned."""
+    attention, made = subject.make("context"), []
+    for call in range(calls):
         ctx.group.barrier().wait()
-        last = _call(ctx, attention, plan, whole, ctx.group)
-        for phase, taken in last["seconds"].items():
-            seconds[phase].append(taken)
-    return last, seconds
+        turn = turns[call % len(turns)]
+        made.append(_call(ctx, attention, turn.plan, turn.whole, ctx.group))
+    return made, {phase: [of_call["seconds"][phase] for of_call in made] for phase in made[0]["seconds"]}
 
 
 def _call(
     ctx: RankContext,
     attention: ContextAttention,
     plan: ContextPlan,
-    whole: tuple[Tensor, Tensor, Tensor, Tensor],
+    whole: Whole,
     group: ProcessGroup,
     layer: SharingAttention | None = None,
 ) -> dict[str, Any]:
@@ -87,17 +85,23 @@ def attend_sharing(
     ctx: RankContext,
     subject: SubjectRef,
     plan: ContextPlan,
-    whole: tuple[Tensor, Tensor, Tensor, Tensor],
-    shared: Mapping[str, Tensor],
-    interleaved_groups: bool = False,
-) -> dict[str, Any]:
-    """As attend, with tensors that every rank holds; their gradients come last, in phase «finish»."""
-    attention, group = subject.make("context"), _group(ctx, interleaved_groups)
-    layer = attention.sharing(shared, plan, group)
-    made = _call(ctx, attention, plan, whole, group, layer)
+    wholes: Sequence[Sequence[Whole]],
+    shared: Sequence[Mapping[str, Tensor]],
+) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
+    """As attend, with tensors that every rank of a group holds, in one call after another of one layer.
+
+    wholes, shared   one for each group; wholes[group][n] are the data of call n, in phases «call<n>/forward» …
+    Returns          (what each call gave, gradients of what is shared, which come last, in phase «finish»)
+    """
+    attention, (group, place) = subject.make("context"), _group(ctx, len(wholes))
+    layer = attention.sharing(shared[place], plan, group)
+    made = []
+    for n, whole in enumerate(wholes[place]):
+        with ctx.phase(f"call{n}"):
+            made.append(_call(ctx, attention, plan, whole, group, layer))
     with ctx.phase("finish"):
-        made["shared"] = {name: t.detach().contiguous() for name, t in layer.gradients().items()}
-    return made
+        gradients = {name: t.detach().contiguous() for name, t in layer.gradients().items()}
+    return made, gradients
 
 
 def _transposed_leaf(x: Tensor) -> Tensor:

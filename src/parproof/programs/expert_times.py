@@ -22,13 +22,15 @@ EXCHANGE = "gloo:all_to_all"
 class Called:
     """One case on one rank: output of each call; seconds of its forward pass and of its last two exchanges.
 
-    dispatch_s and combine_s include the wait for the slowest rank, as every rank's exchange does.
+    dispatch_s and combine_s include the wait for the slowest rank, as every rank's exchange does; where the profiler
+    did not show the exchanges they are empty, and not_timed says what it showed instead.
     """
 
     outputs: list[Tensor] = field(default_factory=list)
     forward_s: list[float] = field(default_factory=list)
     dispatch_s: list[float] = field(default_factory=list)
     combine_s: list[float] = field(default_factory=list)
+    not_timed: str = ""
 
 
 def call_after_call(
@@ -47,18 +49,26 @@ def call_after_call(
                 out = layer(shard.x, shard.valid)
                 called.forward_s.append(time.perf_counter() - started_s)
                 called.outputs.append(out.detach().clone())
-    spans = sorted(
-        (event.time_range.start, event.time_range.end)
-        for event in profile.events() or ()
-        if event.name == EXCHANGE
-    )
-    each, left = divmod(len(spans), calls * len(cases))
+    events = [(e.name, e.time_range.start, e.time_range.end) for e in profile.events() or ()]
+    give_exchanges(made, events, calls)
+    return made
+
+
+def give_exchanges(made: Sequence[Called], events: Sequence[tuple[str, float, float]], calls: int) -> None:
+    """Deal out (name, start, end) in µs of a profile, over `calls` rounds of all cases; the last two of each are kept."""
+    spans = sorted((start, end) for name, start, end in events if name == EXCHANGE)
+    each, left = divmod(len(spans), calls * len(made))
     if each < 2 or left:
-        return made
+        others = sorted({name for name, _, _ in events if "gloo" in name} - {EXCHANGE})
+        for called in made:
+            called.not_timed = (
+                f"{len(spans)} events {EXCHANGE!r} in {calls * len(made)} forward passes, expected two or more of"
+                f" each; other events of the backend: {', '.join(others) or 'none'}"
+            )
+        return
     for call in range(calls):
         for place, called in enumerate(made):
-            last = (call * len(cases) + place + 1) * each
+            last = (call * len(made) + place + 1) * each
             (a, b), (c, d) = spans[last - 2 : last]
             called.dispatch_s.append((b - a) * 1e-6)
             called.combine_s.append((d - c) * 1e-6)
-    return made

@@ -16,7 +16,7 @@ from parproof.errors import InvalidPlan
 from parproof.ranks.context import RankContext
 from parproof.subjects.protocol import SubjectRef
 from parproof.subjects.tensor_protocol import Index, Piece, Pieces, SplitLayer, TensorParallel
-from parproof.workloads.tensor import Case
+from parproof.workloads.tensor import Case, of_group
 
 NamedPieces = dict[str, list[Piece]]
 
@@ -37,11 +37,15 @@ class Outcome:
 def layers(
     ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], num_groups: int = 1, norm: bool = False
 ) -> list[Outcome]:
-    """Forward and backward of each case, over the world or over `num_groups` interleaved groups at once."""
+    """Forward and backward of each case, over the world or over `num_groups` interleaved groups at once.
+
+    Each group has values of its own (workloads.tensor.of_group), so that none can do the work of another.
+    """
     if norm:
         subject.require("tensor.gradient_norm")
     implementation: TensorParallel = subject.make("tensor")
     group = interleaved(ctx, num_groups)
+    cases = [of_group(case, ctx.rank % num_groups) for case in cases]
     return [guarded(partial(_layer, ctx, implementation, case, group, norm)) for case in cases]
 
 

@@ -49,13 +49,14 @@ class Partial:
 
 
 class SharingAttention(Protocol):
-    """One attention layer of one rank with tensors that every rank holds whole."""
+    """One attention layer of one rank with tensors that every rank holds whole; it is called again and again."""
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """As ContextAttention.attend, with the shared tensors in it; differentiable in q, k, v."""
 
     def gradients(self) -> Mapping[str, Tensor]:
-        """After a backward pass: gradients of the shared tensors over the whole sequence, the same on all ranks."""
+        """Gradients of the shared tensors over the whole sequence, the same on all ranks, as sums over all backward
+        passes of this layer so far."""
 
 
 class ContextAttention(Protocol):

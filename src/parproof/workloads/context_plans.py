@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parproof.subjects.context_protocol import ContextPlan
+from parproof.subjects.context_protocol import VARIANTS, ContextPlan
 
 LENGTH = 24  # splits into 2, 3 and 4 ranks, and into zigzag halves of each
 DOCUMENTS = 5, 11, 8
@@ -18,6 +18,10 @@ PACKED = {
     "three_documents_striped": (DOCUMENTS, "striped"),
     "each_document_zigzag": (EVEN_DOCUMENTS[4], "document_zigzag"),
 }
+# key/value heads of 8 query heads; Ulysses needs one for each of 2 ranks
+SHARED_HEADS = [(n, variant) for variant in VARIANTS for n in ((2, 4) if variant == "ulysses" else (1, 2))]
+# documents of one call and of the next one, of one instance
+IN_TURN = {"one_document": ((), ()), "other_documents": (DOCUMENTS, (1, 22, 1))}
 
 
 @dataclass(frozen=True)

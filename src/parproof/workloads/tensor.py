@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -88,6 +88,11 @@ class Case:
         ids = torch.randint(0, vocabulary, shape, generator=self._generator(name))
         ids.view(-1)[1], ids.view(-1)[2] = 0, vocabulary - 1
         return ids
+
+
+def of_group(case: Case, number: int) -> Case:
+    """The same layer with values of its own for each group, which are made from the name."""
+    return replace(case, name=f"{case.name} of group {number}") if number else case
 
 
 def laid_out(x: Tensor, layout: str) -> Tensor:

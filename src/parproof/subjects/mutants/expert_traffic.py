@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from parproof.errors import InvalidPlan
@@ -43,6 +45,17 @@ class CountsAgainForTheLog(LyingLayer):
         if self.axes.ep is not None:
             wire.sum_over(torch.tensor(j.kept[j.me]), self.axes.ep)
         return super().combine(j, answers, token, slot)
+
+
+class SwapsWithTheOtherCopy(LyingLayer):
+    crossed: Any = None
+
+    def swap(self, rows: Tensor, sent: Sequence[int], received: Sequence[int], group: wire.Group) -> Tensor:
+        # Of ep × tp = 2 × 2 ranks: the other expert rank's other copy, which holds the same rows.
+        if wire.size_of(self.axes.tp) == wire.size_of(group) == 2:
+            self.crossed = self.crossed or dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])[0]
+            group = self.crossed
+        return super().swap(rows, sent, received, group)
 
 
 class ClampsIds(LyingLayer):

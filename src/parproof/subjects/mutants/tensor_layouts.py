@@ -114,6 +114,15 @@ def _norm_of_this_rank(self: Any, layers: Sequence[Layer]) -> float:
     return float(torch.stack([g.double().square().sum() for g in grads]).sum().sqrt())
 
 
+class _OtherPairs(Regions):
+    """Of four ranks in pairs 0, 2 and 1, 3: pairs 0, 3 and 1, 2, in which each rank has the place it had."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        if group.size() < dist.get_world_size() == 4:
+            group = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])[0]
+        super().__init__(group)
+
+
 grid_taken_for_a_line = _mutant("grid_taken_for_a_line", redistribute=_as_if_flat)
 summed_gradient_of_a_summand = _mutant("summed_gradient_of_a_summand", hand_over=_summed_gradient)
 parts_as_long_as_ours = _mutant("parts_as_long_as_ours", join=_as_many_as_here)
@@ -124,3 +133,4 @@ writes_to_a_copy = _mutant("writes_to_a_copy", fill=_write_to_a_copy)
 one_seed_for_all_parts = _mutant("one_seed_for_all_parts", random=_one_seed_for_all)
 norm_counts_copies = _mutant("norm_counts_copies", gradient_norm=_norm_with_copies)
 norm_of_one_rank = _mutant("norm_of_one_rank", gradient_norm=_norm_of_this_rank)
+works_with_the_other_pair = _mutant("works_with_the_other_pair", wire_type=_OtherPairs)

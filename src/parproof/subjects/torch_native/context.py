@@ -122,17 +122,21 @@ class NormedAttention:
         return self.attention.attend(q, k, v, self.plan, self.group)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
-        weight = self.weights[name]
-        norm = torch.nn.RMSNorm(weight.numel(), eps=NORM_EPS, dtype=weight.dtype)
-        norm.weight.data.copy_(weight)
-        each_head = weight.numel() == x.shape[-1]
-        style = SequenceParallel(sequence_dim=2 if each_head else 1, use_local_output=True)
-        self.norms[name] = norm
-        parallelize_module(norm, self.mesh, style)
+        each_head = self.weights[name].numel() == x.shape[-1]
+        if name not in self.norms:
+            self.norms[name] = self._module(self.weights[name], each_head)
+        norm = self.norms[name]
         if each_head:
             return cast(Tensor, norm(x))
         made = cast(Tensor, norm(x.transpose(1, 2).flatten(2)))
         return cast(Tensor, made.unflatten(2, x.shape[1::2]).transpose(1, 2))
+
+    def _module(self, weight: Tensor, each_head: bool) -> torch.nn.RMSNorm:
+        norm = torch.nn.RMSNorm(weight.numel(), eps=NORM_EPS, dtype=weight.dtype)
+        norm.weight.data.copy_(weight)
+        style = SequenceParallel(sequence_dim=2 if each_head else 1, use_local_output=True)
+        parallelize_module(norm, self.mesh, style)
+        return norm
 
     def gradients(self) -> dict[str, Tensor]:
         """See the protocol: DTensor sums what its ranks hold a part of."""

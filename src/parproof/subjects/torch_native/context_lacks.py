@@ -5,9 +5,6 @@ LACKS = {
     "context.*.striped*": "torch balances by head and tail blocks, not by stripes",
     "context.ring.zigzag.full*": "torch's ring refuses load balancing without a causal mask",
     "context.ring.documents": "torch's ring templates take one causal flag and no document mask",
-    "context.ring.grouped_heads*": "torch's CPU flash operator wants as many key/value heads as query heads",
-    "context.all_gather.grouped_heads.causal": "torch's CPU flash operator wants as many key/value heads as query "
-    "heads, and context_parallel takes no is_causal on CPU",
     "context.*.prefix*": "context_parallel takes every key that it is given for a part of the sequence: a prefix that all ranks hold "
     "counts once for each of them, and the ring templates do the same",
     "context.merge": "torch merges pairs of output and log-sum-exp in a private class, never a part without keys",
