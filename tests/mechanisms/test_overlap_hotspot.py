@@ -8,7 +8,7 @@ Claims     C1  overlap, exposed time, ratio and hotspot equal a count of covered
            C3  serial and overlapped give equal results, and send the same.
            C4  overlapped work runs while the sum is under way; serial work only after it.
            C5  a profiler trace of a real run, opened again, yields the intervals that the run had.
-           C6  intervals and traces that cannot be are refused.
+           C6  intervals that cannot be are refused, and by this suite's own reader what is no trace.
 Not shown  overlap of a GPU's copy engines or NCCL kernels (there is a cpu lane only); how much a framework's own step gains; any absolute time.
 """
 
@@ -23,7 +23,7 @@ from parproof.cost.traffic import Traffic
 from parproof.errors import InvalidPlan, UsageError
 from parproof.oracles import overlap as oracle
 from parproof.subjects.overlap_protocol import Communication, Hotspot
-from parproof.workloads.overlap import BOUNDARIES, page_hotspots, page_time_line
+from parproof.workloads.overlap import BOUNDARIES, NO_TRACES, page_hotspots, page_time_line
 
 pytestmark = [pytest.mark.experiment("PAR-OVERLAP-HOTSPOT"), pytest.mark.lanes("cpu")]
 
@@ -237,14 +237,12 @@ def test_c6_time_does_not_run_backwards(analyst):
         analyst.summarize([], [(2.0, 1.0)])
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"traceEvents": []}', '{"traceEvents": [{"ph": "X", "ts": 1'],
-    ids=["nothing", "a_list", "no_events", "empty", "cut_off"],
-)
-def test_c6_what_is_no_trace_is_refused(text, tmp_path):
-    """An empty, foreign or cut-off file is named, not read as a run without communication."""
+@pytest.mark.claim("C6")
+@pytest.mark.parametrize("text", NO_TRACES.values(), ids=NO_TRACES)
+def test_c6_what_is_no_trace_is_refused(text, lane, tmp_path, evidence):
+    """An empty, foreign or cut-off file is named by this suite's reader, not read as a run without communication."""
     path = tmp_path / "some.trace.json"
+    evidence.on("no_trace", text=text)
     path.write_text(text)
     with pytest.raises(UsageError, match=r"some\.trace\.json"):
         read_trace(path, "compute")

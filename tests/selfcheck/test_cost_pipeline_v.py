@@ -2,11 +2,13 @@
 
 import pytest
 
-from parproof.cost.pipeline import peak_live, placement, rank_live_limit
+from parproof.cost.pipeline import Event, peak_live, placement, rank_live_limit
 from parproof.cost.pipeline_orders import orders
 from parproof.cost.pipeline_timeline import peak_live_per_rank, problems, slots, timeline
 from parproof.cost.pipeline_v import dual_pipe_v_idle_s, units
 from parproof.errors import InvalidPlan
+from parproof.subjects.pipeline_protocol import PipelinePlan
+from parproof.subjects.reference.pipeline_order import Scheduler
 
 pytestmark = pytest.mark.selfcheck
 SIZES = [(1, 2), (2, 4), (2, 9), (3, 6), (4, 8), (4, 17), (8, 32)]
@@ -43,6 +45,20 @@ def test_zero_bubble_v_has_no_bubble_but_the_way_to_each_rank(p, m):
     for s, order in enumerate(orders("zero_bubble_v", p, m, 2)):
         assert made.start_s[order[0]] == s
         assert made.end_s[order[-1]] == s + 6 * m
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 6])
+def test_a_zero_bubble_v_that_cannot_be_filled_is_no_longer_than_a_full_one(p):
+    """Of two orders neither is always the shorter one, so C5 asks for no more than this."""
+    lengths = []
+    for m in range(1, 2 * p - 1):
+        plan = PipelinePlan("zero_bubble_v", m, 2)
+        greedy = [[Event(*work) for work in order] for order in Scheduler(plan, p).orders()]
+        placed = placement("zero_bubble_v", p, 2)
+        lengths.append((played("zero_bubble_v", p, m).makespan_s, timeline(greedy, placed, slots).makespan_s))
+        assert 6 * m + p - 1 <= min(lengths[-1]) <= max(lengths[-1]) <= 13 * p - 7
+    assert played("zero_bubble_v", p, 2 * p - 1).makespan_s == 13 * p - 7
+    assert p < 3 or {model < greedy for model, greedy in lengths} == {True, False}
 
 
 @pytest.mark.parametrize("times", [(1, 2, 1), (2, 1, 1), (1, 1, 2)], ids=["input", "forward", "weight"])

@@ -58,20 +58,26 @@ def assert_order(run: Run, case: Training) -> None:
                     f"{run.where(rank)}: event {position} of {case.plan.schedule}: observed {one}, expected {other}"
                 )
 
-    plan = case.plan
-    if plan.schedule in V_SHAPED and plan.num_micro_batches >= 2 * run.world_size - 1:
+    if case.plan.schedule in V_SHAPED:
         found_slots, model_slots = makespan_slots(run, case)
         if found_slots > model_slots:
             raise AssertionError(
                 f"order of events: {found_slots:g} slots, longer than the model's {model_slots:g}"
-                f" ({plan.schedule}, {plan.num_micro_batches} micro-batches)"
+                f" ({case.plan.schedule}, {case.plan.num_micro_batches} micro-batches)"
             )
 
 
 def makespan_slots(run: Run, case: Training) -> tuple[float, float]:
-    """(of the observed orders, of the model's order), all parts of all stages one slot each, without transfers."""
+    """(of the observed orders, of the model's order), all parts of all stages one slot each, without transfers.
+
+    A zero-bubble V with fewer than 2p − 1 micro-batches is held against the model's order for 2p − 1: the model does
+    not know the shortest one there (docs/costs.md#v-shaped-schedules), but leaving work out makes nothing later. What
+    this lets pass: up to 6(2p − 1 − m) slots more than the 6m + p − 1 that nobody can be below.
+    """
     placed, plan = places(case, run.world_size), case.plan
-    model = orders(plan.schedule, run.world_size, plan.num_micro_batches, plan.stages_per_rank)
+    least = 2 * run.world_size - 1 if plan.schedule == "zero_bubble_v" else 1
+    num_micro = max(plan.num_micro_batches, least)
+    model = orders(plan.schedule, run.world_size, num_micro, plan.stages_per_rank)
     found = timeline(observed(run), placed, slots).makespan_s
     return found, timeline(model, placed, slots).makespan_s
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -179,14 +180,27 @@ def model_of(course: Course) -> Model:
     return Model(workloads.zero.trainable_shapes(course.kind), itemsize)
 
 
+REFUSALS = ("InvalidPlan", "UsageError", "ValueError", "RuntimeError", "CheckpointException")
+_REPEATED = re.compile(r"StatePlan\((?:[^()]|\([^()]*\))*\)|\S*/\S*")
+
+
 def assert_refused(results: Sequence[Mapping[str, Any]], named: str) -> None:
-    """Every rank raises an error of its own that names what is wrong."""
+    """Every rank raises an error that is a refusal (of `REFUSALS`) and names what is wrong.
+
+    As a word of its own, not as a part of «parameter», and not in the plan or a path that the error repeats.
+    """
     __tracebackhide__ = True
+    word = re.compile(f"(?<![a-z]){named}s?(?![a-z])", re.IGNORECASE)
     for rank, result in enumerate(results):
         where = f"rank {rank} of {len(results)}"
         if not result["kinds"]:
             raise AssertionError(
                 f"{where}: not refused: {result['text']}; expected an error that names {named!r}"
             )
-        if named.lower() not in result["text"].lower():
+        if result["kinds"][0] not in REFUSALS:
+            raise AssertionError(
+                f"{where}: no refusal but an accident: {result['kinds'][0]}: {result['text']};"
+                f" expected {', '.join(REFUSALS[:-1])} or {REFUSALS[-1]}"
+            )
+        if not word.search(_REPEATED.sub("…", result["text"])):
             raise AssertionError(f"{where}: refused with {result['text']!r}, expected it to name {named!r}")

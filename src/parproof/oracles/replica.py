@@ -33,7 +33,8 @@ def allowed_choices(
     """{replica id: reason} the policy's definition allows for this request after this history.
 
     One choice for the deterministic policies. For power-of-two: every replica except the one with the longest
-    wait (of two different candidates, the shorter wait wins; ties go to the lower position).
+    wait (of two different candidates, the shorter wait wins; ties go to the lower position). That is all one choice
+    can show; whether the two were drawn at random only many can (`two_choices_share`).
     """
     ids = [r.replica_id for r in replicas]
     wait = {i: max(0.0, free_at(history, replicas, i) - request.arrival_ms) for i in ids}
@@ -52,6 +53,12 @@ def allowed_choices(
         return {sessions[-1].replica_id: "sticky_session"}
     warm = [i for i in near if holds(history, requests, replicas, i, request.prefix_key)]
     return {warm[0]: "prefix_locality"} if warm else {ranked[0]: "queue_fallback"}
+
+
+def two_choices_share(num_replicas: int, place: int) -> float:
+    """How often power-of-two chooses the replica with that place by wait (0 the shortest): all pairs, by counting."""
+    pairs = list(itertools.combinations(range(num_replicas), 2))
+    return sum(min(pair) == place for pair in pairs) / len(pairs)
 
 
 def nearest_rank(values: Sequence[float], percent: int) -> float:

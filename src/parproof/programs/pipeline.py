@@ -95,11 +95,15 @@ def _copies(tensors: dict[str, Tensor | None]) -> dict[str, Tensor | None]:
 
 
 def refusal(ctx: RankContext, subject: SubjectRef, case: Training) -> dict[str, Any]:
-    """A plan that cannot be, or that needs care: the error it is answered with, or what training gave."""
+    """A plan that cannot be, or that needs care: the error it is answered with, or what training gave.
+
+    kinds   names of the error's types, its own first; whether that is a refusal, the check decides
+    """
     try:
-        return train(ctx, subject, case) | {"refused": None}
+        return train(ctx, subject, case) | {"refused": None, "kinds": []}
     except Exception as error:
-        return {"refused": f"{type(error).__name__}: {error}"}
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        return {"refused": f"{kinds[0]}: {error}", "kinds": kinds}
 
 
 def split(ctx: RankContext, subject: SubjectRef, kind: str) -> dict[int, dict[str, list[Tensor | None]]]:

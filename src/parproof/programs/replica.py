@@ -56,6 +56,8 @@ def serve_for_real(
 ) -> dict[str, Any]:
     """Rank 0 routes and broadcasts the plan; each rank serves its share; answers are summed over ranks.
 
+    Of the subject is the plan alone: `Replica` works it off.
+
     Several times over, with cold caches. spans: of each time, {request: (start, end)} in s since the plan arrived.
     """
     router = subject.make("replica")

@@ -22,6 +22,9 @@ PATIENCE_S = 2.0
 STACKS_WAIT_S = 0.6
 _DEAF = ("T", "t", "Z")  # stopped, traced or gone: no handler runs
 _LOOK_EVERY_S = 0.1
+_LOOK_OFTEN_S = (
+    0.02  # where there is little patience: what proves a run dead proves it whenever it is looked at
+)
 
 
 class Collector:
@@ -44,6 +47,7 @@ class Collector:
         self._files = files
         self._job = job
         self._patience_s = patience_s
+        self._look_every_s = min(_LOOK_EVERY_S, max(_LOOK_OFTEN_S, patience_s or 0.0))
         self._end = 0.0
         self._sizes: dict[int, int] = {}
         self._looked_at: dict[int, int] = {}
@@ -76,7 +80,7 @@ class Collector:
         waiting: dict[Any, int] = {self._connections[rank]: rank for rank in pending}
         waiting |= {self._processes[rank].sentinel: rank for rank in pending}
         left = max(0.0, self._end - time.monotonic())
-        return {waiting[item] for item in wait(list(waiting), timeout=min(left, _LOOK_EVERY_S))}
+        return {waiting[item] for item in wait(list(waiting), timeout=min(left, self._look_every_s))}
 
     def _take(self, rank: int) -> None:
         found, now = self._evidence, time.monotonic()

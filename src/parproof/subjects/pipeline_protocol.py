@@ -110,9 +110,12 @@ class Pipeline(Protocol):
 
     setup   tensors that any two neighbouring stages on different ranks exchange once, in the first step, one from
             each to the other; object traffic apart. The ledger checks it.
+    refusals  names of the error types that its refusals have: InvalidPlan, or what a stack that refuses by itself
+            raises on purpose. Any other error is taken for an accident: KeyError, IndexError, AssertionError, …
     """
 
     setup: Sequence[Boundary]
+    refusals: Sequence[str]
 
     def build(
         self,
@@ -134,11 +137,11 @@ class Pipeline(Protocol):
         tensor_group ranks with the same stages and the same data, one in each of as many pipelines. A tensor then
                      crosses a boundary once for all of them: each sends its part of the flat tensor, and who
                      receives gathers the parts. Given only where a subject has «pipeline.tensor_boundary»
-        Errors       ValueError (or RuntimeError) that names what is wrong, on every rank, before anything is
-                     sent: unknown schedule, m < 1, more stages in flight than micro-batches where the schedule
-                     needs them, a batch that does not come out even where the plan states no rows, rows that are
-                     not m positive numbers whose sum is the batch, wrong number of stages, a boundary tensor
-                     that tensor_group does not divide
+        Errors       one of `refusals` that names what is wrong, on every rank, before anything is sent: unknown
+                     schedule, m < 1, more stages in flight than micro-batches where the schedule needs them, a
+                     batch that does not come out even where the plan states no rows, rows that are not m positive
+                     numbers whose sum is the batch, wrong number of stages, a boundary tensor that tensor_group
+                     does not divide
         """
 
     def split_backward(

@@ -40,7 +40,8 @@ class ReplicaState:
 @dataclass(frozen=True)
 class RoutingRules:
     """slack_ms: how much longer than the shortest queue a request may wait for locality (inclusive).
-    hit_factor: service time on a cached prefix, as a share of the full one. seed: of random choices."""
+    hit_factor: service time on a cached prefix, as a share of the full one.
+    seed: of random choices: the same seed gives the same schedule, another seed another one."""
 
     slack_ms: float = 5.0
     hit_factor: float = 0.7
@@ -84,6 +85,12 @@ class ReplicaRouting(Protocol):
     ) -> list[Served]:
         """Serve every request once, in order (arrival, id). Inputs are not changed.
 
+        round_robin      in turn
+        queue_aware      the shortest wait; the lower position breaks ties
+        locality_aware   the last one of the session, else the shortest wait among those that hold the prefix, each
+                         within the slack; else the shortest wait
+        power_of_two     two different replicas are drawn, every pair as likely and whatever was drawn before; the one
+                         with the shorter wait serves, the lower position breaks ties
         Errors   InvalidPlan for no replicas, an unknown policy, negative times, or two requests of one id
         """
 

@@ -37,3 +37,13 @@ def page_time_line() -> tuple[list[Communication], list[Interval]]:
         Communication("all_reduce", 4.5, 5.5, 96 * kib),
     ]
     return calls, [(0.0, 2.0), (3.0, 5.0)]
+
+
+# Files that are no trace of a run.
+NO_TRACES = {
+    "nothing": "",
+    "a_list": "[]",
+    "no_events": "{}",
+    "empty": '{"traceEvents": []}',
+    "cut_off": '{"traceEvents": [{"ph": "X", "ts": 1',
+}

@@ -42,6 +42,13 @@ ON_WORLDS: dict[str, tuple[int, str, tuple[int, ...]]] = {
     for world in [3 if SCHEDULES[name][1] == 1 else 2]
 }
 
+# (schedule, micro-batches) on two ranks: one, as many as ranks, a number that is no power of two, more.
+COUNTS = [
+    ("fill_drain", 1),
+    ("one_f_one_b", 2),
+    *((name, m) for name in ("fill_drain", "one_f_one_b", "zero_bubble") for m in (6, 8)),
+]
+
 # What stages are made of, and what crosses from one to the next, beside the plain chain. Whole backward is plain
 # autograd, to which a weight used twice and a custom function are nothing special.
 SPLIT = ("zero_bubble", "zero_bubble_v", "dual_pipe_v")
@@ -80,13 +87,13 @@ TRAFFIC: dict[str, tuple[str, str, tuple[int, ...]]] = {
     )
 }
 
-# (schedule, options of the training, numbers that the refusal has to name), by the name in test ids.
+# (schedule, options of the training, what the refusal has to name), by the name in test ids.
 REFUSED: dict[str, tuple[str, dict[str, object], tuple[str, ...]]] = {
     **{f"{name}-none": (name, {"m": 0, "batch_rows": 8}, ("0",)) for name in SCHEDULES},
     **{f"{name}-uneven": (name, {"m": 4, "batch_rows": 10}, ("4", "10")) for name in _ONE_OF_EACH},
-    **{f"{name}-stages": (name, {"m": 4, "num_stages": 3}, ("stage",)) for name in _ONE_OF_EACH},
+    **{f"{name}-stages": (name, {"m": 4, "num_stages": 3}, ("3", "2", "stages")) for name in _ONE_OF_EACH},
     "interleaved-rounds": ("interleaved", {"m": 5}, ("5", "2")),
-    "fill_drain-short": ("fill_drain", {"m": 4, "batch_rows": 3}, ("3",)),
+    "fill_drain-short": ("fill_drain", {"m": 4, "batch_rows": 3}, ("3", "4")),
     "fill_drain-rows_of_another_batch": ("fill_drain", {"rows": (3, 2, 2), "batch_rows": 8}, ("7", "8")),
     "fill_drain-rows_of_too_few": ("fill_drain", {"rows": (4, 4), "m": 4, "batch_rows": 8}, ("2", "4")),
     "fill_drain-rows_with_none": ("fill_drain", {"rows": (4, 0, 4)}, ("4, 0, 4",)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 from parproof.subjects.replica_protocol import ReplicaState, Request
 
 # Work units of the source page: round robin gives 6/26, least loaded in order of arrival 17/15, the best is 16.
@@ -117,3 +120,39 @@ def cold(num_replicas: int) -> list[ReplicaState]:
 def warm_and_busy() -> list[ReplicaState]:
     """The one that holds prefix «p» is busy for 20 ms, the other for 5 ms (the page's slack example)."""
     return [ReplicaState(0, 20.0, frozenset({"p"})), ReplicaState(1, 5.0)]
+
+
+# ms of slack in that example, where the waits differ by 15.
+SLACKS = {
+    "none": 0.0,
+    "short_of_the_page": 5.0,
+    "just_too_little": 15.0 - 2**-20,  # exact, also when a wait is added to it
+    "exactly_enough": 15.0,
+    "ample_of_the_page": 20.0,
+    "plenty": 50.0,
+}
+
+# What cannot be routed: (requests, replicas, policy, text of the refusal).
+UNROUTABLE = {
+    "no_replicas": (burst(), [], "queue_aware", r"\b0 replicas"),
+    "unknown_policy": (burst(), cold(2), "fastest", "policy 'fastest'"),
+    "duplicate_id": ([Request(1, 0, 1), Request(1, 0, 1)], cold(2), "round_robin", "two requests of one id"),
+    "negative_time": ([Request(1, -1.0, 1)], cold(2), "round_robin", r"negative time in request 1\b"),
+}
+
+
+def short_and_steady(num_requests: int) -> list[Request]:
+    """Each is served before the next one comes, where nobody is busy with something else."""
+    return [Request(i, 2.0 * i, 1.0) for i in range(num_requests)]
+
+
+def waiting(order: Sequence[int]) -> list[ReplicaState]:
+    """Busy for so long, and so differently, that some hundred short requests never change the order of waits."""
+    return [ReplicaState(i, 1e6 * (1 + order.index(i))) for i in range(len(order))]
+
+
+# Four replicas by wait, shortest first, each two of them once at the end either way round: there the last but one is
+# chosen only when just these two are drawn.
+EACH_PAIR_LAST = [
+    (*(r for r in range(4) if r not in pair), *pair) for pair in itertools.permutations(range(4), 2)
+]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from parproof.errors import InvalidPlan
 from parproof.subjects.decision_protocol import RISK, SIGNALS, Advice, Candidate, Constraints, Situation
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.decision import Decision
@@ -149,6 +150,13 @@ class MissingIsZero(Decision):
         return super().advise(dataclasses.replace(situation, signals=filled))
 
 
+class ListsWhatIsRight(Decision):
+    def check(self, signals: Mapping[str, float]) -> None:
+        if set(signals) < set(SIGNALS):
+            raise InvalidPlan("a signal is missing", expected=f"exactly {', '.join(SIGNALS)}")
+        super().check(signals)
+
+
 class Clamps(Decision):
     def advise(self, situation: Situation) -> Advice:
         within = {n: min(1.0, max(0.0, v)) if v == v else 0.0 for n, v in situation.signals.items()}
@@ -178,6 +186,7 @@ LIES = SimpleNamespace(
     two_answers_unsettle=TwoAnswersUnsettle,
     answers_make_it_worse=AnswersMakeItWorse,
     missing_is_zero=MissingIsZero,
+    lists_what_is_right=ListsWhatIsRight,
     clamps=Clamps,
 )
 

@@ -129,6 +129,53 @@ class Lenient(Pipeline):
                 raise
 
 
+class RefusesOtherwise(Pipeline):
+    """Refuses what the reference refuses, with an error of its own where the text contains `said`."""
+
+    said = ""
+
+    def check(
+        self, plan: PipelinePlan, model: PipelineModel, group: dist.ProcessGroup, batch_size: int
+    ) -> None:
+        try:
+            super().check(plan, model, group, batch_size)
+        except InvalidPlan as refusal:
+            if self.said in str(refusal):
+                raise self.answer(plan, str(refusal)) from refusal
+            raise
+
+    def answer(self, plan: PipelinePlan, text: str) -> Exception:
+        raise NotImplementedError
+
+
+class FallsOver(RefusesOtherwise):
+    """All its numbers are in the text, by chance."""
+
+    def answer(self, plan: PipelinePlan, text: str) -> Exception:
+        return KeyError(text)
+
+
+class Asserts(RefusesOtherwise):
+    said = "micro-batches over"
+
+    def answer(self, plan: PipelinePlan, text: str) -> Exception:
+        return AssertionError(text)
+
+
+class NamesTheLimits(RefusesOtherwise):
+    said = "0 micro-batches"
+
+    def answer(self, plan: PipelinePlan, text: str) -> Exception:
+        return InvalidPlan("wrong number of micro-batches", expected="1 to 10", where="pipeline plan")
+
+
+class NamesOneSide(RefusesOtherwise):
+    said = "micro-batches over"
+
+    def answer(self, plan: PipelinePlan, text: str) -> Exception:
+        return InvalidPlan(f"{plan.num_micro_batches} micro-batches are too few", where="pipeline plan")
+
+
 class StaleReturn(Pipeline):
     def split_backward(
         self, stage: nn.Module, inputs: Sequence[Tensor], output_grads: Sequence[Tensor]
@@ -201,6 +248,10 @@ LIES = SimpleNamespace(
     accepts_other_rows=_with(Lenient, ignored="micro-batches of"),
     accepts_no_micro_batch=_with(Lenient, ignored="0 micro-batches"),
     one_rank_refuses=OneRankRefuses,
+    falls_over=FallsOver,
+    asserts=Asserts,
+    names_the_limits=NamesTheLimits,
+    names_one_side=NamesOneSide,
     stale_return=StaleReturn,
     merges_micro_batches=MergesMicroBatches,
 )

@@ -32,6 +32,14 @@ class HoldsBackForwards(Scheduler):
         return super().has_room(work, rank, live + kept_free, ahead)
 
 
+class OneAtATime(Scheduler):
+    def orders(self) -> list[list[Work]]:
+        made = super().orders()
+        if self.plan.schedule == "zero_bubble_v" and self.m < 2 * self.p - 1:
+            return [sorted(order, key=lambda work: work.micro) for order in made]
+        return made
+
+
 class BackwardFirst(Scheduler):
     def urgency(self, work: Work) -> tuple[int, int, int]:
         return "BIFW".index(work.kind), -work.stage, work.micro
@@ -145,6 +153,7 @@ LIES = SimpleNamespace(
     greedy=_with(scheduler=Greedy),
     hoards=_with(scheduler=Hoards),
     holds_back_forwards=_with(scheduler=HoldsBackForwards),
+    one_at_a_time=_with(scheduler=OneAtATime),
     backward_first=_with(scheduler=BackwardFirst),
     never_splits=_with(scheduler=NeverSplits),
     one_too_few=_with(scheduler=OneTooFew),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,6 +136,59 @@ class SameTwice(ReplicaRouting):
         return fleet.random.choice(fleet.replicas).index, "two_choices"
 
 
+class FirstTwoOnly(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        return self.shortest(fleet, request, fleet.replicas[:2]), "two_choices"
+
+
+class TwoLightest(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        ranked = sorted(fleet.replicas, key=lambda r: (r.wait_ms(request), r.index))
+        return fleet.random.choice((ranked[:-1] or ranked)[:2]).index, "two_choices"
+
+
+class BestAndSecondInTurn(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        fleet.turn += 1
+        ranked = sorted(fleet.replicas, key=lambda r: (r.wait_ms(request), r.index))
+        pool = ranked[:-1] or ranked
+        return pool[fleet.turn % len(pool)].index, "two_choices"
+
+
+class NeighboursOnly(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        pool = fleet.replicas
+        first = fleet.random.randrange(len(pool))
+        return self.shortest(fleet, request, [pool[first], pool[(first + 1) % len(pool)]]), "two_choices"
+
+
+class PairsInTurn(ReplicaRouting):
+    """From a place that the seed draws."""
+
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        pairs = list(itertools.combinations(fleet.replicas, 2)) or [fleet.replicas]
+        if not fleet.turn:
+            fleet.turn, fleet.pairs = fleet.random.randrange(10**6), fleet.random.sample(pairs, len(pairs))
+        fleet.turn += 1
+        return self.shortest(fleet, request, fleet.pairs[fleet.turn % len(pairs)]), "two_choices"
+
+
+class OwnEntropy(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        fleet.random = _ENTROPY
+        return super().power_of_two(fleet, request)
+
+
+class OneSeedForAll(ReplicaRouting):
+    def power_of_two(self, fleet: Any, request: Request) -> tuple[int, str]:
+        if not fleet.turn:
+            fleet.turn, fleet.random = 1, random.Random(0)
+        return super().power_of_two(fleet, request)
+
+
+_ENTROPY = random.SystemRandom()
+
+
 class AlwaysQueues(ReplicaRouting):
     def locality_aware(self, fleet: Any, request: Request) -> tuple[int, str]:
         return self.queue_aware(fleet, request)
@@ -202,6 +257,13 @@ drops_the_last = _subject(DropsTheLast)
 retries_twice = _subject(RetriesTwice)
 sorts_in_place = _subject(SortsInPlace)
 same_twice = _subject(SameTwice)
+first_two_only = _subject(FirstTwoOnly)
+two_lightest = _subject(TwoLightest)
+best_and_second_in_turn = _subject(BestAndSecondInTurn)
+neighbours_only = _subject(NeighboursOnly)
+pairs_in_turn = _subject(PairsInTurn)
+own_entropy = _subject(OwnEntropy)
+one_seed_for_all = _subject(OneSeedForAll)
 always_queues = _subject(AlwaysQueues)
 starts_busy = _subject(StartsBusy)
 floors_the_rank = _subject(FloorsTheRank)

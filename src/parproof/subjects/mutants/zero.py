@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parproof.subjects.mutants import zero_keeping as keeping
+from parproof.subjects.mutants import zero_refusing as refusing
 from parproof.subjects.mutants import zero_sending as sending
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.zero_lacks import LACKS
@@ -52,4 +53,7 @@ leaves_moments_behind = _subject(keeping.LeavesMomentsBehind)
 casts_on_load = _subject(keeping.CastsOnLoad)
 loads_what_fits = _subject(keeping.LoadsWhatFits)
 accepts_any_plan = _subject(keeping.AcceptsAnything)
+plan_falls_over = _subject(refusing.PlanFallsOver)
+prints_the_plan = _subject(refusing.PrintsThePlan)
+names_no_parameter = _subject(refusing.NamesNoParameter)
 owners_round_down = _subject(keeping.DropsTheRemainder)

@@ -41,6 +41,7 @@ class Pipeline:
     parts_wire: type[PartsWire] = PartsWire
     training: type[Training] = Training
     setup: Sequence[Boundary] = ()
+    refusals: Sequence[str] = ("InvalidPlan",)
 
     def build(
         self,

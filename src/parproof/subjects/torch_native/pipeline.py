@@ -99,9 +99,11 @@ class Pipeline:
     """Everything is left to torch, refusals too.
 
     Before its first step each stage tells its neighbours, by a vote, whether shapes have to be inferred.
+    What torch checks, it refuses with a ValueError, and with a plain RuntimeError where torch.tensor_split does it.
     """
 
     setup = (Boundary((1,), torch.int32),)
+    refusals = ("ValueError", "RuntimeError")
 
     def build(
         self,
