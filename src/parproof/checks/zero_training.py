@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parproof import workloads
+from parproof import oracles, workloads
 from parproof.checks import zero_bounds
 from parproof.checks import zero_state as state
 from parproof.checks.ledger import assert_ledger
@@ -92,13 +92,36 @@ def assert_resumed(resumed: Held, uninterrupted: Held, course: Course, *, how: s
 
 
 def assert_moved(legs: Sequence[Run], whole: Run, course: Course) -> None:
-    """Each leg, on a number of ranks of its own, ends where the uninterrupted run was after as many windows."""
+    """Each leg, on a number of ranks of its own, ends where the uninterrupted run was after as many windows.
+
+    The losses of legs and uninterrupted run are those of the parameters held, so what was loaded is what is used.
+    """
     __tracebackhide__ = True
     for number, leg in enumerate(legs):
         held = [result[-1] for result in leg.results]
         uninterrupted = [result[number] for result in whole.results]
         how = f"from {legs[number - 1].world_size} to {leg.world_size} ranks: " if number else ""
         assert_resumed(held, uninterrupted, course, how=how)
+        assert_losses_of_what_is_held(held, course, number, how=how)
+        assert_losses_of_what_is_held(uninterrupted, course, number, how="uninterrupted: ")
+
+
+def assert_losses_of_what_is_held(held: Held, course: Course, window: int, *, how: str) -> None:
+    """The mean of the ranks' losses is the loss at the parameters they held before; `linear` only.
+
+    Bound  two sums of the same terms, in any order, each term rounded at most 64 times (docs/numerics.md)
+    """
+    __tracebackhide__ = True
+    sizes = workloads.zero.sizes(course.kind)
+    before = state.assembled([result["before"] for result in held], sizes)
+    wanted, terms = oracles.zero.loss_at(course.kind, before, window)
+    losses = [loss for result in held for loss in result["losses"]]
+    mean, bound = sum(losses) / len(losses), 64 * zero_bounds.EPS["float64"] * terms
+    if not abs(mean - wanted) <= bound:
+        raise AssertionError(
+            f"all {len(held)} ranks: {how}loss of window {window} is {mean!r}, expected {wanted!r} within"
+            f" {bound:.3e}, the loss at the parameters that the ranks held"
+        )
 
 
 def assert_foreign(loaded: Held, saved: Held, course: Course, named: str, *, exact_will_do: bool) -> None:

@@ -221,15 +221,16 @@ def resume(ctx: RankContext, subject: SubjectRef, course: Course, directory: str
 def stretch(
     ctx: RankContext, subject: SubjectRef, course: Course, start: str = "", end: str = ""
 ) -> list[dict[str, Any]]:
-    """Load (or begin), train, save: what this rank holds after each window."""
+    """Load (or begin), train, save: for each window, what this rank held before it, its losses, what it holds after."""
     subject.require(f"zero.checkpoint.{course.plan.strategy}")
     training = begin(ctx, subject, course)
     if start:
         training.load(start)
     held = []
     for index in range(course.first_window, course.first_window + course.windows):
-        report(ctx, training, replace(course, first_window=index, windows=1))
-        held.append(final(training))
+        before = copied(training, "parameters")
+        seen = report(ctx, training, replace(course, first_window=index, windows=1))
+        held.append(final(training) | {"before": before, "losses": seen["losses"]})
     if end:
         training.save(end)
     return held

@@ -196,6 +196,33 @@ class LeavesMomentsBehind(Fault, Training):
                     moment.zero_()
 
 
+class ResumesInFloat32(Fault, Training):
+    resumed = False
+
+    def load(self, directory: str) -> None:
+        super().load(directory)
+        self.resumed = True
+
+    def step(self) -> None:
+        super().step()
+        for state in self.optimizer.state.values() if self.resumed else ():
+            for kind, moment in state.items():
+                state[kind] = moment.float()
+
+
+class TrainsWithStaleShards(Fault, Zero3):
+    def load(self, directory: str) -> None:
+        built_with = {key: shard.clone() for key, shard in self._shards.items()}
+        super().load(directory)
+        if len(list(Path(directory).glob("rank*.pt"))) != dist.get_world_size():
+            self.stale = built_with
+
+    def gather(self, buffers: Iterable[FlatBuffer]) -> None:
+        current, self._shards = self._shards, self.__dict__.get("stale", self._shards)
+        super().gather(buffers)
+        self._shards = current
+
+
 class CastsOnLoad(Fault, Training):
     def load(self, directory: str) -> None:
         _copy(_join(directory), self)
