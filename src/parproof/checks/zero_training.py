@@ -152,10 +152,13 @@ def assert_owners(run: Run, course: Course) -> None:
 
 
 def assert_resident(run: Run, course: Course) -> None:
-    """Bytes held after backward and after the step, per object."""
+    """Bytes held after backward and after the step, per object; whether it is mixed where bytes do not tell."""
     __tracebackhide__ = True
-    layout, model = layout_of(run, course), model_of(course)
-    optimizer_bytes = 12 if course.plan.mixed_bf16 else 8
+    apart = run.results[0]["layout"].masters == "apart"
+    layout, model = layout_of(run, course), model_of(course, masters_apart=apart)
+    optimizer_bytes = 12 if course.plan.mixed_bf16 and apart else 8
+    if course.plan.mixed_bf16 and not apart:
+        assert_gathers_bfloat16(run)
     for rank, result in enumerate(run.results):
         formula = held_bytes(model, layout, rank % layout.world_size, optimizer_bytes=optimizer_bytes)
         where = run.where(rank)
@@ -163,6 +166,19 @@ def assert_resident(run: Run, course: Course) -> None:
         kept = formula["gradients"] if result["layout"].keeps_buckets else 0
         after = formula | {"gradients": 0, "other": kept}
         state.assert_bytes(result["after_step"], after, where=f"{where}: after step")
+
+
+def assert_gathers_bfloat16(run: Run) -> None:
+    """Float32 at rest is mixed precision only if it is cast where it is gathered."""
+    __tracebackhide__ = True
+    for rank, rows in enumerate(run.ledgers):
+        gathers = [row for row in rows if row.op == "all_gather" and row.phase.endswith("/forward")]
+        wrong = next((row.dtype for row in gathers if row.dtype != "bfloat16"), None)
+        if wrong is not None or not gathers:
+            raise AssertionError(
+                f"{run.where(rank)}: parameters are gathered for forward in {wrong or 'no call'},"
+                " expected bfloat16: masters at rest are float32"
+            )
 
 
 def predicted(run: Run, course: Course) -> list[Traffic]:
@@ -196,9 +212,11 @@ def layout_of(run: Run, course: Course) -> Layout:
     return Layout(plan.strategy, chosen.ownership, chosen.parameters_at_rest, ranks, plan.replicas)
 
 
-def model_of(course: Course) -> Model:
-    """Shapes of the course's model; bytes of its parameters and gradients."""
-    itemsize = 2 if course.plan.mixed_bf16 else {"float64": 8, "float32": 4}[course.dtype]
+def model_of(course: Course, *, masters_apart: bool = True) -> Model:
+    """Shapes of the course's model; bytes of its parameters and gradients between steps."""
+    itemsize = {"float64": 8, "float32": 4}[course.dtype]
+    if course.plan.mixed_bf16:
+        itemsize = 2 if masters_apart else 4
     return Model(workloads.zero.trainable_shapes(course.kind), itemsize)
 
 

@@ -44,7 +44,6 @@ IMPOSSIBLE = {
 }
 
 
-# Tried with ddp, zero1 and zero3; zero2 and hsdp read a checkpoint as zero3 does.
 # kind → (model and dtype that were saved, those of the target, what a refusal names, whether exact values will do)
 FOREIGN = {
     "surplus": (("gated", "float64"), ("smooth", "float64"), "gate", False),
@@ -204,6 +203,14 @@ def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, 
         pending.result()
     dist.barrier()
     return seen
+
+
+def hand_on(
+    ctx: RankContext, subject: SubjectRef, source: Course, target: Course, directory: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A checkpoint of one course loaded into another: what came of the load (see refuse), what was held at the save."""
+    saved = save(ctx, subject, source, directory, "only")
+    return refuse(ctx, subject, target, directory), saved
 
 
 def second_half(course: Course) -> Course:

@@ -44,6 +44,18 @@ class KeepsUnshardedGradients(Fault, Training):
         return super().reduce(buffer, gradient)
 
 
+class MixedInNameOnly(Fault, Zero3):
+    layout = dataclasses.replace(Zero3.layout, masters="at_rest")
+
+    def __init__(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> None:
+        self.wide = plan.mixed_bf16
+        whole = dataclasses.replace(plan, mixed_bf16=False)
+        super().__init__(whole, module.float() if self.wide else module, units)
+
+    def forward(self, *batch: Tensor, last: bool) -> Tensor:
+        return super().forward(*(part.float() if self.wide else part for part in batch), last=last)
+
+
 class KeepsParametersGathered(Fault, Zero3):
     def _leave(self, buffers: Sequence[FlatBuffer], output: Tensor) -> Tensor:
         return output
