@@ -9,7 +9,7 @@ Claims     C1  overlap, exposed time, ratio and hotspot equal a count of covered
            C4  overlapped work runs while the sum is under way; serial work only after it.
            C5  a profiler trace of a real run, opened again, yields the intervals that the run had.
            C6  intervals and traces that cannot be are refused.
-Not shown  overlap of a GPU's copy engines or NCCL kernels; how much a framework's own step gains; any absolute time.
+Not shown  overlap of a GPU's copy engines or NCCL kernels (there is a cpu lane only); how much a framework's own step gains; any absolute time.
 """
 
 import pytest

@@ -10,6 +10,8 @@ Claims     C1  primary and secondary pressures, scores, order, decision, risks a
            C5  more answered risks never make a decision worse, and less pressure elsewhere neither.
            C6  signals that are missing, unknown or no share are refused.
 Not shown  that a plan performs: accept means that it may become the next baseline, on the evidence that was consumed.
+           That this suite's own records suffice for it: accept takes benchmarks of real models on one workload, and these
+           are records of small exact ones, each experiment on workloads of its own.
 """
 
 import dataclasses

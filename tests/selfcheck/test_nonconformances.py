@@ -30,6 +30,7 @@ def entry(**changes):
         "torch": ("2.0", ""),
         "report": "pytorch#1",
         "symptom": "wrong on strided views",
+        "says": "rank 1 of 2: differs",
     }
     return Nonconformance(**(given | changes))
 
@@ -52,6 +53,23 @@ def test_a_listed_defect_is_an_expected_failure_that_names_its_report(run_with):
     result = run_with("op == 'reduce'", entry())
     result.assert_outcomes(passed=1, xfailed=1)
     result.stdout.fnmatch_lines(["*pytorch#1: wrong on strided views*"])
+
+
+def test_a_failure_of_another_kind_is_not_the_listed_one(run_with):
+    """Behind an entry that takes any failure, a new defect would hide."""
+    run_with("op == 'reduce'", entry(says="rank 1 of 2: was killed")).assert_outcomes(passed=1, failed=1)
+
+
+def test_every_listed_text_is_specific():
+    """A pattern finds neither an empty text nor the words that every failure of ranks has."""
+    for one in listed():
+        assert not re.search(one.says, ""), one
+        assert not re.search(one.says, "rank 0 of 2: RuntimeError: something else differs"), one
+
+
+def test_a_listed_case_may_be_skipped_for_its_own_reason(run_with):
+    """Its subject may lack what the case needs."""
+    run_with("pytest.skip('not provided')", entry()).assert_outcomes(skipped=2)
 
 
 def test_a_listed_defect_that_is_mended_fails_the_run(run_with):

@@ -24,6 +24,7 @@ class Nonconformance:
 
     torch      versions it was seen in, as «lowest, first version without it» (the second may be empty)
     symptom    what a user sees
+    says       pattern that the failure's text must contain; a failure of another kind is not the listed one
     """
 
     claim: str
@@ -32,6 +33,7 @@ class Nonconformance:
     torch: tuple[str, str]
     report: str
     symptom: str
+    says: str
 
 
 @functools.cache
@@ -57,7 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for entry in listed() if claims else ():
             if entry.claim in claims and _applies(entry, words):
                 reason = f"expected nonconformance {entry.report}: {entry.symptom}"
-                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=AssertionError))
+                the_listed = pytest.RaisesExc(AssertionError, match=entry.says)
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=the_listed))
                 item.stash[_LISTED] = True
 
 
@@ -65,9 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """An expected failure is told by its reason: its traceback with sources, which nobody sees, took longer than the test."""
     options = item.config.option
-    if call.excinfo is None or options.runxfail or getattr(options, "xfail_tb", False):
+    if options.runxfail or getattr(options, "xfail_tb", False) or not item.stash.get(_LISTED, False):
         return
-    if item.stash.get(_LISTED, False):
+    if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
         call.excinfo.traceback = call.excinfo.traceback[-1:]
 
 

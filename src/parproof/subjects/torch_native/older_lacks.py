@@ -11,7 +11,7 @@ _V_SHAPED = (
 )
 _DENSE_ONLY = {
     f"functional_collectives.{op}.*.{layout}*": "gloo: «Expected input.is_contiguous() to be true»"
-    for op in ("all_gather*", "reduce_scatter*", "all_to_all")
+    for op in ("all_gather*", "reduce_scatter*", "all_to_all", "permute")
     for layout in ("transposed", "strided", "column_view")
 }
 LACKS: dict[str, str] = lacking_before(
