@@ -28,7 +28,7 @@ def assert_pieces(
 ) -> None:
     """Every piece on every rank equals its part of the expected tensor; all ranks together hold all of it.
 
-    bounds   per tensor or for all: absolute L2 bound of each piece; None: bit for bit
+    bounds   per tensor or for all: absolute L2 bound of each piece; None: bit for bit, in the same dtype
     """
     __tracebackhide__ = True
     for rank, pieces in enumerate(by_rank):
@@ -42,7 +42,7 @@ def assert_pieces(
                 label = f"{what} of {name}[{start}:{start + part.numel()}]"
                 wanted = whole[start : start + part.numel()]
                 if bounds is None:
-                    assert_exact(part, wanted.to(part.dtype), where=where, what=label)
+                    assert_exact(part, wanted, where=where, what=label)
                 else:
                     limit = bounds if isinstance(bounds, float) else bounds[name]
                     assert_within(part, wanted, bound=limit, where=where, what=label)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parproof import workloads
+from parproof import oracles, workloads
 from parproof.checks import zero_bounds
 from parproof.checks import zero_state as state
 from parproof.checks.ledger import assert_ledger
@@ -93,13 +93,36 @@ def assert_resumed(resumed: Held, uninterrupted: Held, course: Course, *, how: s
 
 
 def assert_moved(legs: Sequence[Run], whole: Run, course: Course) -> None:
-    """Each leg, on a number of ranks of its own, ends where the uninterrupted run was after as many windows."""
+    """Each leg, on a number of ranks of its own, ends where the uninterrupted run was after as many windows.
+
+    The losses of legs and uninterrupted run are those of the parameters held, so what was loaded is what is used.
+    """
     __tracebackhide__ = True
     for number, leg in enumerate(legs):
         held = [result[-1] for result in leg.results]
         uninterrupted = [result[number] for result in whole.results]
         how = f"from {legs[number - 1].world_size} to {leg.world_size} ranks: " if number else ""
         assert_resumed(held, uninterrupted, course, how=how)
+        assert_losses_of_what_is_held(held, course, number, how=how)
+        assert_losses_of_what_is_held(uninterrupted, course, number, how="uninterrupted: ")
+
+
+def assert_losses_of_what_is_held(held: Held, course: Course, window: int, *, how: str) -> None:
+    """The mean of the ranks' losses is the loss at the parameters they held before; `linear` only.
+
+    Bound  two sums of the same terms, in any order, each term rounded at most 64 times (docs/numerics.md)
+    """
+    __tracebackhide__ = True
+    sizes = workloads.zero.sizes(course.kind)
+    before = state.assembled([result["before"] for result in held], sizes)
+    wanted, terms = oracles.zero.loss_at(course.kind, before, window)
+    losses = [loss for result in held for loss in result["losses"]]
+    mean, bound = sum(losses) / len(losses), 64 * zero_bounds.EPS["float64"] * terms
+    if not abs(mean - wanted) <= bound:
+        raise AssertionError(
+            f"all {len(held)} ranks: {how}loss of window {window} is {mean!r}, expected {wanted!r} within"
+            f" {bound:.3e}, the loss at the parameters that the ranks held"
+        )
 
 
 def assert_foreign(loaded: Held, saved: Held, course: Course, named: str, *, exact_will_do: bool) -> None:
@@ -130,10 +153,13 @@ def assert_owners(run: Run, course: Course) -> None:
 
 
 def assert_resident(run: Run, course: Course) -> None:
-    """Bytes held after backward and after the step, per object."""
+    """Bytes held after backward and after the step, per object; whether it is mixed where bytes do not tell."""
     __tracebackhide__ = True
-    layout, model = layout_of(run, course), model_of(course)
-    optimizer_bytes = 12 if course.plan.mixed_bf16 else 8
+    apart = run.results[0]["layout"].masters == "apart"
+    layout, model = layout_of(run, course), model_of(course, masters_apart=apart)
+    optimizer_bytes = 12 if course.plan.mixed_bf16 and apart else 8
+    if course.plan.mixed_bf16 and not apart:
+        assert_gathers_bfloat16(run)
     for rank, result in enumerate(run.results):
         formula = held_bytes(model, layout, rank % layout.world_size, optimizer_bytes=optimizer_bytes)
         where = run.where(rank)
@@ -141,6 +167,19 @@ def assert_resident(run: Run, course: Course) -> None:
         kept = formula["gradients"] if result["layout"].keeps_buckets else 0
         after = formula | {"gradients": 0, "other": kept}
         state.assert_bytes(result["after_step"], after, where=f"{where}: after step")
+
+
+def assert_gathers_bfloat16(run: Run) -> None:
+    """Float32 at rest is mixed precision only if it is cast where it is gathered."""
+    __tracebackhide__ = True
+    for rank, rows in enumerate(run.ledgers):
+        gathers = [row for row in rows if row.op == "all_gather" and row.phase.endswith("/forward")]
+        wrong = next((row.dtype for row in gathers if row.dtype != "bfloat16"), None)
+        if wrong is not None or not gathers:
+            raise AssertionError(
+                f"{run.where(rank)}: parameters are gathered for forward in {wrong or 'no call'},"
+                " expected bfloat16: masters at rest are float32"
+            )
 
 
 def predicted(run: Run, course: Course) -> list[Traffic]:
@@ -174,9 +213,11 @@ def layout_of(run: Run, course: Course) -> Layout:
     return Layout(plan.strategy, chosen.ownership, chosen.parameters_at_rest, ranks, plan.replicas)
 
 
-def model_of(course: Course) -> Model:
-    """Shapes of the course's model; bytes of its parameters and gradients."""
-    itemsize = 2 if course.plan.mixed_bf16 else {"float64": 8, "float32": 4}[course.dtype]
+def model_of(course: Course, *, masters_apart: bool = True) -> Model:
+    """Shapes of the course's model; bytes of its parameters and gradients between steps."""
+    itemsize = {"float64": 8, "float32": 4}[course.dtype]
+    if course.plan.mixed_bf16:
+        itemsize = 2 if masters_apart else 4
     return Model(workloads.zero.trainable_shapes(course.kind), itemsize)
 
 

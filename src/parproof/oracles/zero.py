@@ -7,6 +7,7 @@ for two ranks, where floating-point addition leaves no freedom: (rank 0 + rank 1
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -129,6 +130,22 @@ def _update(out: Trajectory, recipe: Recipe, name: str, theta: Tensor, g: Tensor
     m = out.exp_avg[name] = b1 * out.exp_avg.get(name, torch.zeros_like(g)) + (1 - b1) * g
     v = out.exp_avg_sq[name] = b2 * out.exp_avg_sq.get(name, torch.zeros_like(g)) + (1 - b2) * g * g
     theta -= recipe.lr * (m / (1 - b1**t)) / ((v / (1 - b2**t)).sqrt() + recipe.eps)
+
+
+def loss_at(kind: str, parameters: Mapping[str, Tensor], window: int) -> tuple[float, float]:
+    """(loss of a window's whole batch at these parameters, the same with every number made positive), in float64.
+
+    Of a linear model the second is the sum of the absolute values of all terms that the first adds up.
+    """
+    module = workload.build(kind, torch.float64)
+    batch = workload.global_batch(kind, window, torch.float64)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(parameters[name].view_as(parameter))
+        loss = float(module(*batch))
+        for parameter in module.parameters():
+            parameter.abs_()
+        return loss, float(module(*(numbers.abs() for numbers in batch)))
 
 
 def gradient_in_rank_order(kind: str, dtype: str, *, world: int, accumulation: int) -> dict[str, Tensor]:

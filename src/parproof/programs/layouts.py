@@ -16,7 +16,7 @@ from parproof.subjects.tensor_protocol import Layout, Piece, TensorParallel
 from parproof.workloads import layouts as cases_of
 
 
-def redistributions(ctx: RankContext, subject: SubjectRef, cases: Sequence[cases_of.Move]) -> list[Outcome]:
+def moves(ctx: RankContext, subject: SubjectRef, cases: Sequence[cases_of.Move]) -> list[Outcome]:
     """Each tensor from one layout to another, and the gradient back."""
     subject.require("tensor.redistribute")
     if any(move.handed_over for move in cases):
@@ -29,12 +29,12 @@ def _redistribute(ctx: RankContext, subject: TensorParallel, move: cases_of.Move
     with ctx.phase("setup"):
         piece = _start(ctx, subject, move)
     x = piece.local.detach().requires_grad_()
-    with ctx.phase("forward"):
+    with ctx.phase(f"{move.name}/forward"):
         given = Piece(x, piece.index)
         if move.handed_over:
             given = subject.hand_over(given, move.shape, move.source, group=ctx.group)
         output = subject.redistribute(given, move.shape, move.source, move.target, group=ctx.group)
-    with ctx.phase("backward"):
+    with ctx.phase(f"{move.name}/backward"):
         torch.autograd.backward(output.local, upstream_of(move.upstream(), output))
     assert x.grad is not None
     return Outcome(output=plain(output), input_gradient=plain(Piece(x.grad, piece.index)))
@@ -146,6 +146,15 @@ def fills(ctx: RankContext, subject: SubjectRef, cases: Sequence[cases_of.Fill])
     return [guarded(partial(one, case)) for case in cases]
 
 
+def operations(
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[cases_of.View | cases_of.Fill]
+) -> list[Outcome]:
+    """Views or fills, as the cases are of one kind or the other."""
+    if isinstance(cases[0], cases_of.View):
+        return views(ctx, subject, [case for case in cases if isinstance(case, cases_of.View)])
+    return fills(ctx, subject, [case for case in cases if isinstance(case, cases_of.Fill)])
+
+
 def random_tensors(
     ctx: RankContext,
     subject: SubjectRef,
@@ -154,13 +163,13 @@ def random_tensors(
     kind: str,
     seed: int,
 ) -> list[Outcome]:
-    """The same random tensor asked for in several layouts."""
+    """The same random tensor asked for in several layouts; then, in the first of them, that of the next seed."""
     subject.require(f"tensor.random.{kind}")
     implementation: TensorParallel = subject.make("tensor")
 
-    def one(layout: Layout) -> Outcome:
-        return Outcome(
-            output=plain(implementation.random(shape, layout, kind=kind, seed=seed, group=ctx.group))
-        )
+    def one(layout: Layout, number: int) -> Outcome:
+        drawn = implementation.random(shape, layout, kind=kind, seed=number, group=ctx.group)
+        return Outcome(output=plain(drawn))
 
-    return [guarded(partial(one, layout)) for layout in layouts]
+    wanted = [(layout, seed) for layout in layouts] + [(layouts[0], seed + 1)]
+    return [guarded(partial(one, *each)) for each in wanted]

@@ -44,7 +44,6 @@ IMPOSSIBLE = {
 }
 
 
-# Tried with ddp, zero1 and zero3; zero2 and hsdp read a checkpoint as zero3 does.
 # kind → (model and dtype that were saved, those of the target, what a refusal names, whether exact values will do)
 FOREIGN = {
     "surplus": (("gated", "float64"), ("smooth", "float64"), "gate", False),
@@ -206,6 +205,14 @@ def save(ctx: RankContext, subject: SubjectRef, course: Course, directory: str, 
     return seen
 
 
+def hand_on(
+    ctx: RankContext, subject: SubjectRef, source: Course, target: Course, directory: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A checkpoint of one course loaded into another: what came of the load (see refuse), what was held at the save."""
+    saved = save(ctx, subject, source, directory, "only")
+    return refuse(ctx, subject, target, directory), saved
+
+
 def second_half(course: Course) -> Course:
     """As many windows again, on new data."""
     return replace(course, first_window=course.first_window + course.windows)
@@ -221,15 +228,16 @@ def resume(ctx: RankContext, subject: SubjectRef, course: Course, directory: str
 def stretch(
     ctx: RankContext, subject: SubjectRef, course: Course, start: str = "", end: str = ""
 ) -> list[dict[str, Any]]:
-    """Load (or begin), train, save: what this rank holds after each window."""
+    """Load (or begin), train, save: for each window, what this rank held before it, its losses, what it holds after."""
     subject.require(f"zero.checkpoint.{course.plan.strategy}")
     training = begin(ctx, subject, course)
     if start:
         training.load(start)
     held = []
     for index in range(course.first_window, course.first_window + course.windows):
-        report(ctx, training, replace(course, first_window=index, windows=1))
-        held.append(final(training))
+        before = copied(training, "parameters")
+        seen = report(ctx, training, replace(course, first_window=index, windows=1))
+        held.append(final(training) | {"before": before, "losses": seen["losses"]})
     if end:
         training.save(end)
     return held

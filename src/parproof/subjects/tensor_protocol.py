@@ -86,7 +86,7 @@ class TensorParallel(Protocol):
     Errors: InvalidPlan for sizes it does not split. It never gives a wrong answer for them.
     Capabilities: tensor.column, .row, .mlp, .attention.shard, .attention.replicate, .embedding, .loss, .sequence,
     .plan, .redistribute, .hand_over, .join, .flatten, .statistic, .view, .fill, .random.normal, .random.dropout,
-    .gradient_norm
+    .gradient_norm; and, for what a move sends, .redistribute.{split,common,summand}_to_{split,common}.traffic
     """
 
     def column_linear(
@@ -145,13 +145,13 @@ class TensorParallel(Protocol):
         ...
 
     def shard(self, whole: Tensor, layout: Layout, *, group: ProcessGroup) -> Piece:
-        """This rank's part of a whole tensor that every rank holds (no P)."""
+        """This rank's part of a whole tensor that every rank holds (no P): no longer than a part has to be."""
         ...
 
     def redistribute(
         self, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: ProcessGroup
     ) -> Piece:
-        """The same tensor in another layout; differentiable in piece.local."""
+        """The same tensor in another layout, of which each rank gets its part; differentiable in piece.local."""
         ...
 
     def hand_over(

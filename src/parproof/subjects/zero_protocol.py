@@ -24,10 +24,11 @@ class StatePlan:
     optimizer     sgd | adam (decay is added to the gradient) | adamw (decay shrinks the parameter)
     max_norm      clip to this global L2 norm with the factor min(1, max_norm / (norm + 1e-6)); None: never
     replicas      hsdp only: number of shard groups; they hold equal state
-    mixed_bf16    parameters and gradients in bfloat16, optimizer state with a float32 master copy
+    mixed_bf16    forward and backward in bfloat16, the update on float32 masters (StateLayout.masters says where)
     find_unused   parameters that no rank used keep their state; without it that may be an error
     no_decay      parameters without weight decay: a second parameter group, interleaved with the first
-    options       switches of one implementation: static_graph, fused, raw_hook, small_buckets
+    options       what one implementation needs to be told: static_graph, fused, raw_hook, small_buckets;
+                  double_backward: the loss has a gradient in it, so a second backward needs the parameters again
     """
 
     strategy: str
@@ -54,12 +55,16 @@ class StateLayout:
                         parameters: whole parameters, largest first to the rank with least
     parameters_at_rest  zero2 between steps: replicated (gathered after the step) or sharded (gathered
                         before each forward, kept until after backward)
+    masters             with mixed_bf16, apart: bfloat16 parameters and gradients beside float32 copies of the
+                        parameters (2 + 2 + 12 bytes); at_rest: parameters and gradients between steps are
+                        float32, and cast where they are gathered (4 + 4 + 8)
     keeps_buckets       memory of reduced gradients stays allocated after a step, for the next one
     """
 
     ownership: str
     parameters_at_rest: str = "replicated"
     keeps_buckets: bool = False
+    masters: str = "apart"
 
 
 class PendingSave(Protocol):

@@ -149,6 +149,7 @@ def moves(kind: str, ranks: int) -> list[Move]:
         return moves_on_a_grid(flattened=kind == "flattened_grid")
     tables = {
         "line": moves_on_a_line,
+        "turns": turns_on_a_line,
         "sums": sums_on_a_line,
         "thin_grid": moves_on_a_thin_grid,
         "handed_over": handed_over_on_a_line,
@@ -207,16 +208,21 @@ def joins_of_own_parts(ranks: int) -> list[Join]:
 
 
 def moves_on_a_line(ranks: int) -> list[Move]:
-    """All pairs of placements, for sizes that do and do not divide by 2, 3 and 4."""
-    found = []
-    for shape in [(12, 8), (11, 5), (5, 13)]:
-        for source in ("S0", "S1", "R"):
-            found += [
-                Move(f"{shape} {source} to {target}", shape, line(ranks, source), line(ranks, target))
-                for target in ("S0", "S1", "R")
-                if source != target
-            ]
-    return found
+    """From parts to the whole and back, for sizes that do and do not divide by 2, 3 and 4."""
+    return _on_a_line(ranks, [("S0", "R"), ("S1", "R"), ("R", "S0"), ("R", "S1")])
+
+
+def turns_on_a_line(ranks: int) -> list[Move]:
+    """From parts along one dim to parts along another."""
+    return _on_a_line(ranks, [("S0", "S1"), ("S1", "S0")])
+
+
+def _on_a_line(ranks: int, pairs: list[tuple[str, str]]) -> list[Move]:
+    return [
+        Move(f"{shape} {source} to {target}", shape, line(ranks, source), line(ranks, target))
+        for shape in [(12, 8), (11, 5), (5, 13)]
+        for source, target in pairs
+    ]
 
 
 def sums_on_a_line(ranks: int) -> list[Move]:

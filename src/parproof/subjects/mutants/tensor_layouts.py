@@ -43,6 +43,35 @@ def _as_if_flat(
     return Piece(torch.cat(kept, dim), whole_index(shape))
 
 
+def _keeps_the_whole(
+    self: Any, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: Any
+) -> Piece:
+    common = Layout(source.mesh, tuple("R" for _ in source.mesh), source.flattened)
+    return TensorParallel.redistribute(self, piece, shape, source, common, group=group)
+
+
+def _sums_then_cuts(
+    self: Any, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: Any
+) -> Piece:
+    if source.placements != ("P",) or target.placements == ("R",):
+        return TensorParallel.redistribute(self, piece, shape, source, target, group=group)
+    common = Layout(source.mesh, ("R",))
+    whole = TensorParallel.redistribute(self, piece, shape, source, common, group=group)
+    return TensorParallel.redistribute(self, whole, shape, common, target, group=group)
+
+
+def _shards_nothing(self: Any, whole: Tensor, layout: Layout, *, group: Any) -> Piece:
+    return Piece(whole.clone(), whole_index(whole.shape))
+
+
+def _moves_nothing(
+    self: Any, piece: Piece, shape: tuple[int, ...], source: Layout, target: Layout, *, group: Any
+) -> Piece:
+    if "P" in source.placements:
+        return TensorParallel.redistribute(self, piece, shape, source, target, group=group)
+    return Piece(piece.local.view_as(piece.local), piece.index)
+
+
 def _summed_gradient(self: Any, piece: Piece, shape: tuple[int, ...], layout: Layout, *, group: Any) -> Piece:
     if "P" not in layout.placements:
         return TensorParallel.hand_over(self, piece, shape, layout, group=group)
@@ -102,6 +131,19 @@ def _one_seed_for_all(
     return Piece(drawn.local, index)
 
 
+def _whole_wherever(
+    self: Any, shape: tuple[int, ...], layout: Layout, *, kind: str, seed: int, group: Any
+) -> Piece:
+    common = Layout(layout.mesh, ("R",))
+    return TensorParallel.random(self, shape, common, kind=kind, seed=seed, group=group)
+
+
+def _one_seed_for_ever(
+    self: Any, shape: tuple[int, ...], layout: Layout, *, kind: str, seed: int, group: Any
+) -> Piece:
+    return TensorParallel.random(self, shape, layout, kind=kind, seed=42, group=group)
+
+
 def _norm_with_copies(self: Any, layers: Sequence[Layer]) -> float:
     for layer in layers:
         for held in layer.held.values():
@@ -131,6 +173,11 @@ mean_of_means = _mutant("mean_of_means", statistic=_mean_of_means)
 views_the_part = _mutant("views_the_part", view=_view_of_the_part)
 writes_to_a_copy = _mutant("writes_to_a_copy", fill=_write_to_a_copy)
 one_seed_for_all_parts = _mutant("one_seed_for_all_parts", random=_one_seed_for_all)
+target_is_ignored = _mutant("target_is_ignored", redistribute=_keeps_the_whole)
+sums_then_cuts = _mutant("sums_then_cuts", redistribute=_sums_then_cuts)
+shards_nothing = _mutant("shards_nothing", shard=_shards_nothing, redistribute=_moves_nothing)
+random_is_never_split = _mutant("random_is_never_split", random=_whole_wherever)
+seed_is_ignored = _mutant("seed_is_ignored", random=_one_seed_for_ever)
 norm_counts_copies = _mutant("norm_counts_copies", gradient_norm=_norm_with_copies)
 norm_of_one_rank = _mutant("norm_of_one_rank", gradient_norm=_norm_of_this_rank)
 works_with_the_other_pair = _mutant("works_with_the_other_pair", wire_type=_OtherPairs)

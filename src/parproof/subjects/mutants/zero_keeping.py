@@ -44,6 +44,18 @@ class KeepsUnshardedGradients(Fault, Training):
         return super().reduce(buffer, gradient)
 
 
+class MixedInNameOnly(Fault, Zero3):
+    layout = dataclasses.replace(Zero3.layout, masters="at_rest")
+
+    def __init__(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> None:
+        self.wide = plan.mixed_bf16
+        whole = dataclasses.replace(plan, mixed_bf16=False)
+        super().__init__(whole, module.float() if self.wide else module, units)
+
+    def forward(self, *batch: Tensor, last: bool) -> Tensor:
+        return super().forward(*(part.float() if self.wide else part for part in batch), last=last)
+
+
 class KeepsParametersGathered(Fault, Zero3):
     def _leave(self, buffers: Sequence[FlatBuffer], output: Tensor) -> Tensor:
         return output
@@ -194,6 +206,33 @@ class LeavesMomentsBehind(Fault, Training):
             for state in self.optimizer.state.values():
                 for moment in state.values():
                     moment.zero_()
+
+
+class ResumesInFloat32(Fault, Training):
+    resumed = False
+
+    def load(self, directory: str) -> None:
+        super().load(directory)
+        self.resumed = True
+
+    def step(self) -> None:
+        super().step()
+        for state in self.optimizer.state.values() if self.resumed else ():
+            for kind, moment in state.items():
+                state[kind] = moment.float()
+
+
+class TrainsWithStaleShards(Fault, Zero3):
+    def load(self, directory: str) -> None:
+        built_with = {key: shard.clone() for key, shard in self._shards.items()}
+        super().load(directory)
+        if len(list(Path(directory).glob("rank*.pt"))) != dist.get_world_size():
+            self.stale = built_with
+
+    def gather(self, buffers: Iterable[FlatBuffer]) -> None:
+        current, self._shards = self._shards, self.__dict__.get("stale", self._shards)
+        super().gather(buffers)
+        self._shards = current
 
 
 class CastsOnLoad(Fault, Training):

@@ -28,6 +28,11 @@ class ReducesInBf16(Fault, Training):
         return super().reduce(buffer, gradient.bfloat16().to(gradient.dtype))
 
 
+class GradientsInFloat32(Fault, Training):
+    def reduce(self, buffer: FlatBuffer, gradient: Tensor) -> Tensor:
+        return super().reduce(buffer, gradient).float()
+
+
 class OneParameterIsNotReduced(Fault, Training):
     def reduce(self, buffer: FlatBuffer, gradient: Tensor) -> Tensor:
         name = min(buffer.parameters, key=lambda n: buffer.parameters[n].numel())

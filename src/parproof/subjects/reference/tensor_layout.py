@@ -91,27 +91,30 @@ class Layouts:
     ) -> Piece:
         """Along each axis: gather or sum, then split again. The gradient goes the same way back.
 
-        Cost  per axis: an all_gather for S, an all_reduce for P; P to S of even parts is one reduce_scatter
+        Cost  per axis: an all_gather for S, an all_reduce for P; on a line of ranks P to S is one reduce_scatter,
+              and S to another S one all_to_all
         """
         mesh = self.mesh(source, group)
         x = piece.local
-        if (
-            len(mesh.shape) == 1
-            and source.placements == ("P",)
-            and split_dim(target.placements[0]) is not None
-        ):
-            return self._sum_to_part(x, shape, target, mesh)
+        if len(mesh.shape) == 1 and source.placements != target.placements:
+            given, wanted = split_dim(source.placements[0]), split_dim(target.placements[0])
+            if wanted is not None and source.placements != ("R",):
+                return self._to_another_part(x, shape, given, wanted, target, mesh)
         for axis in reversed(range(len(mesh.shape))):
             x = self._to_common(x, shape, source, mesh, axis)
         for axis in range(len(mesh.shape)):
             x = self._to_part(x, target, mesh, axis)
         return Piece(x, index_at(shape, target, mesh.position))
 
-    def _sum_to_part(self, x: Tensor, shape: tuple[int, ...], target: Layout, mesh: Mesh) -> Piece:
-        wire, dim = mesh.lines[0], split_dim(target.placements[0])
-        assert dim is not None
-        if wire is not None:
-            x = wire.leave_to_parts(x, dim, wire.bounds(shape[dim]))
+    def _to_another_part(
+        self, x: Tensor, shape: tuple[int, ...], given: int | None, wanted: int, target: Layout, mesh: Mesh
+    ) -> Piece:
+        """From summands (given is None) or parts along a dim, without ever holding the whole."""
+        wire = mesh.lines[0]
+        if wire is not None and given is None:
+            x = wire.leave_to_parts(x, wanted, wire.bounds(shape[wanted]))
+        elif wire is not None and given is not None:
+            x = wire.turn(x, given, wire.bounds(shape[given]), wanted, wire.bounds(shape[wanted]))
         return Piece(x, index_at(shape, target, mesh.position))
 
     def _to_common(self, x: Tensor, shape: tuple[int, ...], source: Layout, mesh: Mesh, axis: int) -> Tensor:

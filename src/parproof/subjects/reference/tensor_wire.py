@@ -5,6 +5,7 @@ A crossing is a pair of collectives: what happens to the value going forward, an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,6 +68,21 @@ class Wire:
         start, stop = bounds[self.rank]
         return out.narrow(dim, 0, stop - start)
 
+    def exchange(self, x: Tensor, dim: int, bounds: Bounds, new_dim: int, new_bounds: Bounds) -> Tensor:
+        """From parts along dim to parts along new_dim: one all_to_all, this rank's old part in, its new part out."""
+        sent = [x.detach().narrow(new_dim, a, b - a).reshape(-1) for a, b in new_bounds]
+        start, stop = new_bounds[self.rank]
+        shapes = [list(x.shape) for _ in bounds]
+        for shape, (a, b) in zip(shapes, bounds, strict=True):
+            shape[dim], shape[new_dim] = b - a, stop - start
+        lengths = [math.prod(shape) for shape in shapes]
+        received = x.new_empty(sum(lengths))
+        dist.all_to_all_single(
+            received, torch.cat(sent), lengths, [part.numel() for part in sent], group=self.group
+        )
+        parts = [part.view(shape) for part, shape in zip(received.split(lengths), shapes, strict=True)]
+        return torch.cat(parts, dim)
+
     def take(self, x: Tensor, dim: int, bounds: Bounds) -> Tensor:
         """This rank's part of what all ranks hold: no communication."""
         start, stop = bounds[self.rank]
@@ -126,6 +142,14 @@ class Regions(Wire):
     def split(self, x: Tensor, dim: int, bounds: Bounds) -> Tensor:
         """All hold the whole: a part; the gradients are put together."""
         return crossing(x, lambda v: self.take(v, dim, bounds), lambda g: self.gather(g, dim, bounds))
+
+    def turn(self, x: Tensor, dim: int, bounds: Bounds, new_dim: int, new_bounds: Bounds) -> Tensor:
+        """Each holds a part along dim: a part along new_dim; the gradients go back the same way."""
+        return crossing(
+            x,
+            lambda v: self.exchange(v, dim, bounds, new_dim, new_bounds),
+            lambda g: self.exchange(g, new_dim, new_bounds, dim, bounds),
+        )
 
     def enter_from_parts(self, x: Tensor, dim: int, bounds: Bounds) -> Tensor:
         """Each holds a part and all use the whole differently: gathered; gradients summed into parts."""

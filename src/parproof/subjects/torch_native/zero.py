@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -202,9 +202,11 @@ class Sharded(Training):
     """FSDP2: zero2 keeps parameters whole until backward, zero3 and hsdp give them back after forward."""
 
     def __init__(self, plan: StatePlan, module: nn.Module, units: Sequence[str]) -> None:
-        self.layout = StateLayout(ownership="rows", parameters_at_rest="sharded")
-        reshard = plan.strategy != "zero2"
-        options: dict[str, Any] = {"reshard_after_forward": reshard}
+        self.layout = StateLayout(ownership="rows", parameters_at_rest="sharded", masters="at_rest")
+        options: dict[str, Any] = {"reshard_after_forward": plan.strategy != "zero2"}
+        if plan.mixed_bf16:
+            module = module.to(torch.float32)
+            options["mp_policy"] = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32)
         kind = next(iter(module.parameters())).device.type if list(module.parameters()) else "cpu"
         world = dist.get_world_size()
         if plan.strategy == "hsdp":
@@ -217,6 +219,9 @@ class Sharded(Training):
         root = fully_shard(module, **options)
         assert isinstance(root, FSDPModule)
         self.root: FSDPModule = root
+        self.sharded = [unit for unit in module.modules() if isinstance(unit, FSDPModule)]
+        if "double_backward" in plan.options:
+            root.set_reshard_after_backward(False, recurse=True)
         super().__init__(plan, module)
 
     def forward(self, *batch: Tensor, last: bool) -> Tensor:
@@ -227,5 +232,8 @@ class Sharded(Training):
         return loss
 
     def backward(self, loss: Tensor) -> None:
-        """FSDP2's hooks do the rest."""
+        """FSDP2's hooks do the rest; what was to stay for a second backward is given back after it."""
         (loss / self.plan.accumulation).backward()
+        if "double_backward" in self.plan.options:
+            for unit in self.sharded:
+                unit.reshard()
