@@ -1,10 +1,13 @@
 """What is asked of collectives is thinned, but no reduction is left out anywhere, and the page says what is thinned."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from parproof.checks import collective_runs as runs
+from parproof.plugin.nonconformances import listed
+from parproof.subjects.protocol import SubjectRef
 from parproof.workloads import collective_coalesced as coalescing
 from parproof.workloads import collective_forms as forms
 from parproof.workloads import collective_waiting as waits
@@ -171,3 +174,57 @@ def test_the_page_says_what_is_crossed_with_what():
     """The table of docs/subjects.md is the one that follows from the case tables."""
     table = [HEAD, "|---|---|---|---|---|---|", *rows_of_buffers(), *rows_of_forms(), *rows_of_messages()]
     assert "\n".join(table) + "\n\n" in PAGE, "docs/subjects.md should have\n" + "\n".join(table)
+
+
+GRADIENTS = "test_c4_gradients_are_those_of_the_sum_of_all_losses"
+
+
+def operations_of(word, layouts):
+    """The operations that one run of gradients judges."""
+    if layouts.startswith("autograd"):
+        return {case.form.op for case in forms.autograd_cases(word, layouts)}
+    cases_ = (
+        forms.group_cases(word)
+        if layouts == "group_cases"
+        else forms.cases((word,), ("sliced",), gradient=True)
+    )
+    return {case.form.op for case in cases_}
+
+
+@pytest.mark.parametrize("entry", [e for e in listed() if e.claim == "PAR-NCCL-COLLECTIVE/C4"], ids=str)
+def test_a_listed_gradient_hides_no_other_operation(entry):
+    """A run that is expected to fail judges one operation; what else there is has a run that has to pass."""
+    hidden = [place for place in forms.gradient_places() if set(entry.case) <= {*place, GRADIENTS}]
+    assert all(len(operations_of(*place[:2])) == 1 for place in hidden), hidden
+
+
+def test_values_are_judged_in_groups_where_gradients_are_alone():
+    """What may have a wrong gradient has its value judged with the rest; a permute is alone with both."""
+    values = {case.form.op for case in forms.group_cases("most") if not case.gradient}
+    assert set(forms.REST) - values == {"permute"}
+    values = {case.form.op for case in forms.autograd_cases("values")}
+    assert {form.op for word in forms.AUTOGRAD for form in forms.AUTOGRAD[word]} - values == set(forms.ALONE)
+
+
+class _OnesThatRun:
+    """Ranks that run nothing."""
+
+    def __call__(self, world_size, **options):
+        """Themselves, whatever is asked."""
+        return self
+
+    def run_once(self, program, *arguments):
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("lacking", "aspect"),
+    [("point_to_point.any_source.*", ""), ("point_to_point.any_source.traffic", ".traffic")],
+)
+def test_a_missing_pattern_of_messages_leaves_the_others(lacking, aspect, monkeypatch):
+    """One pattern and layout at a time is what a subject may lack."""
+    subject = SubjectRef("parproof.subjects.reference:SUBJECT")
+    narrower = replace(subject.load(), lacks={lacking: "no wildcard"})
+    monkeypatch.setattr(SubjectRef, "load", lambda _: narrower)
+    _, patterns, _ = runs.messages(_OnesThatRun(), subject, "most", "sliced", "without_rank_0", aspect=aspect)
+    assert patterns == [(kind, "sliced") for kind in ("chain", "isend_irecv", "tags", "batch")]

@@ -258,7 +258,8 @@ def value_places() -> list[Place]:
 def gradient_places() -> list[Place]:
     """As value_places, and all forms, with their values, in every other kind of group."""
     found = value_places() + [("most", "group_cases", group) for group in OTHER_GROUPS]
-    found += [(word, "group_cases", group) for word in REST for group in ("W4", "without_rank_0")]
+    found += [(word, "group_cases", "without_rank_0") for word in REST]
+    found += [(word, "group_cases", "W4") for word in ("broadcast", "permute")]
     found += [(word, "autograd_views", "W3") for word in VIEWS_ALONE]
     return found + [
         (word, "autograd", group) for group in ("W3", "without_rank_0") for word in ("values", *AUTOGRAD)
