@@ -104,6 +104,42 @@ def test_the_gradient_of_what_is_not_linear_sends_more(op, reduce_op, behind):
     assert sum(t.in_bytes for t in lines if t.op == "send" and t.phase == "x/backward") == behind
 
 
+@pytest.mark.parametrize(("op", "brings"), [("all_to_all", 2 + 3 + 4), ("reduce_scatter", 3 * 3)])
+def test_a_scatter_from_each_rank_in_turn(op, brings):
+    """Three calls; this rank hands in its parts once. What comes: others' parts for it; of a sum, as many of its own size."""
+    (line,) = collective_traffic(op, "scatters", Place(3, 1), [5, 3, 4], [2, 3, 4], element_bytes=2)
+    assert (line.op, line.calls, line.in_bytes, line.out_bytes) == ("scatter", 3, 2 * 12, 2 * brings)
+
+
+@pytest.mark.parametrize(
+    ("ways", "behind"),
+    [({}, ["reduce_scatter"]), ({"all_gather.gradient": "scatters"}, ["scatter"])],
+)
+def test_a_gradient_goes_the_way_that_is_stated_for_it(ways, behind):
+    """Otherwise by the operation behind it, as that is carried."""
+    ways = {"all_gather": "single_call", "reduce_scatter": "single_call", **ways}
+    lines = functional_traffic(
+        "all_gather", ways, Place(2, 0), [([4, 4], [4, 4])], element_bytes=1, gradient=True, phase="x"
+    )
+    assert [line.op for line in lines if line.phase == "x/backward"] == behind
+
+
+def test_gradients_as_those_of_sums_take_nothing_besides():
+    """Who reduces gradients as he reduces values says so."""
+    ways = {"all_reduce": "single_call", "nonlinear": "as_sums"}
+    lines = functional_traffic(
+        "all_reduce",
+        ways,
+        Place(2, 0),
+        [([4], [4])],
+        element_bytes=1,
+        gradient=True,
+        reduce_op="max",
+        phase="x",
+    )
+    assert [line.op for line in lines] == ["all_reduce"] * 2
+
+
 def test_tensors_in_one_call_are_one_call():
     """The bytes of all of them; one by one they are as many calls as there are tensors."""
     ways = {"all_reduce": "single_call", "coalesced": "one_call"}

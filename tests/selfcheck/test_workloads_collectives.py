@@ -1,11 +1,16 @@
 """What is asked of collectives is thinned, but no reduction is left out anywhere, and the page says what is thinned."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from parproof.checks import collective_runs as runs
+from parproof.plugin.nonconformances import listed
+from parproof.subjects.protocol import SubjectRef
 from parproof.workloads import collective_coalesced as coalescing
 from parproof.workloads import collective_forms as forms
+from parproof.workloads import collective_waiting as waits
 from parproof.workloads.collective_cases import (
     DTYPES,
     GROUPS,
@@ -65,8 +70,8 @@ def rows_of_buffers():
     asked = [case for _, members in GROUPS.values() for case in group_cases(len(members[0]))]
     whole = sum(len(group_cases(len(members[0]), thin=1)) for _, members in GROUPS.values())
     found.append(line("C1 C7 groups", plain(asked), whole, GROUPS))
-    asynchronous = forms.waiting_places()
-    asked = [c for op, group in asynchronous for c in forms.waiting_cases(op, len(FORM_GROUPS[group][1][0]))]
+    asynchronous = waits.waiting_places()
+    asked = [c for op, group in asynchronous for c in waits.waiting_cases(op, len(FORM_GROUPS[group][1][0]))]
     whole = len({group for _, group in asynchronous}) * len(LAYOUTS) * len(group_cases(3, thin=1))
     found.append(line("C3 C7", plain(asked), whole, dict.fromkeys(group for _, group in asynchronous)))
     return found
@@ -98,29 +103,60 @@ def rows_of_forms():
             for case in forms.cases((op,), forms.LAYOUT_SETS[layouts], gradient=gradient)
         ]
         found.append(line(words, told(asked), whole_of(FORMS, len(LAYOUTS), dtypes), three))
+    for words, kind, dtypes in (
+        ("C7 of these values", "values", DTYPES),
+        ("C7 of these gradients", "gradient", forms.FLOATS),
+    ):
+        asked = [
+            case
+            for of, op, layouts, _ in _places_of_c7()
+            if of == kind and layouts in forms.LAYOUT_SETS
+            for case in forms.cases((op,), forms.LAYOUT_SETS[layouts], gradient=kind == "gradient")
+        ]
+        found.append(line(words, told(asked), whole_of(FORMS, len(LAYOUTS), dtypes), three))
     here = [place for place in forms.gradient_places() if place[1] == "group_cases"]
-    asked = [case for word, *_ in here for case in forms.group_cases(forms.OPS_OF[word])]
+    asked = [case for word, *_ in here for case in forms.group_cases(word)]
     whole = len(forms.OTHER_GROUPS) * whole_of(FORMS, len(LAYOUTS), DTYPES)
     found.append(line("C4 C7 groups", told(asked), whole, dict.fromkeys(place[2] for place in here)))
-    here = [place for place in forms.gradient_places() if place[1] == "autograd"]
-    asked = [case for word, *_ in here for case in forms.autograd_cases(word)]
-    whole = sum(len(forms.AUTOGRAD[word]) for word, *_ in here) * len(forms.FLOATS) * len(LAYOUTS)
-    found.append(line("C4 nn.functional", told(asked), whole, dict.fromkeys(place[2] for place in here)))
+    here = [place for place in forms.gradient_places() if place[1].startswith("autograd")]
+    groups = dict.fromkeys(place[2] for place in here)
+    for words, gradient in (("C4 C7 nn.functional values", False), ("C4 C7 nn.functional gradients", True)):
+        asked = [
+            case
+            for word, layouts, _ in here
+            for case in forms.autograd_cases(word, layouts)
+            if case.gradient == gradient
+        ]
+        scalars = {case.form for case in asked if case.form.op in (*forms.SCALAR, "reduce")}
+        layouts = len({case.form for case in asked}) * (len(LAYOUTS) - 1) + len(scalars)
+        found.append(line(words, told(asked), layouts * len(forms.FLOATS) * len(groups), groups))
     for words, chosen in (("C4 C7 coalesced", True), ("C4 C7 coalesced, groups", False)):
         here = [place for place in coalescing.places() if (place[1] == "W3") == chosen]
         batches = [batch for form, _ in here for batch in coalescing.batches_of(form)]
         asked = [(part.form, part.dtype, part.layout) for batch in batches for part in batch.parts]
-        whole = sum(3 * len(coalescing.batches(form, thin=1)) for form in coalescing.FORMS) * len(here)
-        whole = whole // len(here) if chosen else whole
-        found.append(line(words, asked, whole, dict.fromkeys(group for _, group in here)))
+        groups = dict.fromkeys(group for _, group in here)
+        names = {form for form, _, _ in asked}
+        tensors = sum(len(coalescing.FORMS[form]) * len(coalescing.batches(form, thin=1)) for form in names)
+        found.append(line(words, asked, tensors * len(LAYOUTS) * len(groups), groups))
     return found
 
 
+def _places_of_c7():
+    """The places of functional forms and messages whose ledgers are judged."""
+    return [place for place in runs.form_ledgers() if len(place) == 4]
+
+
 def rows_of_messages():
-    """C5 on three ranks and in groups."""
+    """C5 on three ranks and in groups, and what of it C7 judges."""
     found = []
-    for words, chosen in (("C5 C7", True), ("C5 C7 groups", False)):
-        here = [place for place in forms.message_places() if (place[2] == "W3") == chosen]
+    ledgers = [(what, layouts, group) for kind, what, layouts, group in _places_of_c7() if kind == "messages"]
+    for words, places_, chosen in (
+        ("C5", forms.message_places(), True),
+        ("C7 of these", ledgers, True),
+        ("C5 groups", forms.message_places(), False),
+        ("C7 of these", ledgers, False),
+    ):
+        here = [place for place in places_ if (place[2] == "W3") == chosen]
         asked = [
             (kind, dtype, layout)
             for kinds, layouts, _ in here
@@ -138,3 +174,57 @@ def test_the_page_says_what_is_crossed_with_what():
     """The table of docs/subjects.md is the one that follows from the case tables."""
     table = [HEAD, "|---|---|---|---|---|---|", *rows_of_buffers(), *rows_of_forms(), *rows_of_messages()]
     assert "\n".join(table) + "\n\n" in PAGE, "docs/subjects.md should have\n" + "\n".join(table)
+
+
+GRADIENTS = "test_c4_gradients_are_those_of_the_sum_of_all_losses"
+
+
+def operations_of(word, layouts):
+    """The operations that one run of gradients judges."""
+    if layouts.startswith("autograd"):
+        return {case.form.op for case in forms.autograd_cases(word, layouts)}
+    cases_ = (
+        forms.group_cases(word)
+        if layouts == "group_cases"
+        else forms.cases((word,), ("sliced",), gradient=True)
+    )
+    return {case.form.op for case in cases_}
+
+
+@pytest.mark.parametrize("entry", [e for e in listed() if e.claim == "PAR-NCCL-COLLECTIVE/C4"], ids=str)
+def test_a_listed_gradient_hides_no_other_operation(entry):
+    """A run that is expected to fail judges one operation; what else there is has a run that has to pass."""
+    hidden = [place for place in forms.gradient_places() if set(entry.case) <= {*place, GRADIENTS}]
+    assert all(len(operations_of(*place[:2])) == 1 for place in hidden), hidden
+
+
+def test_values_are_judged_in_groups_where_gradients_are_alone():
+    """What may have a wrong gradient has its value judged with the rest; a permute is alone with both."""
+    values = {case.form.op for case in forms.group_cases("most") if not case.gradient}
+    assert set(forms.REST) - values == {"permute"}
+    values = {case.form.op for case in forms.autograd_cases("values")}
+    assert {form.op for word in forms.AUTOGRAD for form in forms.AUTOGRAD[word]} - values == set(forms.ALONE)
+
+
+class _OnesThatRun:
+    """Ranks that run nothing."""
+
+    def __call__(self, world_size, **options):
+        """Themselves, whatever is asked."""
+        return self
+
+    def run_once(self, program, *arguments):
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    ("lacking", "aspect"),
+    [("point_to_point.any_source.*", ""), ("point_to_point.any_source.traffic", ".traffic")],
+)
+def test_a_missing_pattern_of_messages_leaves_the_others(lacking, aspect, monkeypatch):
+    """One pattern and layout at a time is what a subject may lack."""
+    subject = SubjectRef("parproof.subjects.reference:SUBJECT")
+    narrower = replace(subject.load(), lacks={lacking: "no wildcard"})
+    monkeypatch.setattr(SubjectRef, "load", lambda _: narrower)
+    _, patterns, _ = runs.messages(_OnesThatRun(), subject, "most", "sliced", "without_rank_0", aspect=aspect)
+    assert patterns == [(kind, "sliced") for kind in ("chain", "isend_irecv", "tags", "batch")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,12 +32,25 @@ def assert_not_early(run: Run, cases: Sequence[Case], groups: Groups) -> None:
     __tracebackhide__ = True
     for members in groups:
         for me, rank in enumerate(members):
-            early, _ = run.results[rank]
-            for case, flag in zip(cases, early, strict=True):
-                if flag and needs_the_last_rank(case, me, len(members)):
+            flags, _ = run.results[rank]
+            for case, (early, _) in zip(cases, flags, strict=True):
+                if early and needs_the_last_rank(case, me, len(members)):
                     raise AssertionError(
                         f"{run.where(rank)}: {case}: is_completed() was True before rank {members[-1]} had joined"
                     )
+
+
+def assert_complete(made: Iterable[tuple[Run, Sequence[tuple[int, str]], Groups]]) -> None:
+    """In each run, the handles with these numbers call themselves complete after `wait`; there are some."""
+    __tracebackhide__ = True
+    num_asked = 0
+    for run, handles, groups in made:
+        for rank, (number, what) in itertools.product(itertools.chain(*groups), handles):
+            num_asked += 1
+            if not run.results[rank][0][number][1]:
+                raise AssertionError(f"{run.where(rank)}: {what}: is_completed() is False after wait")
+    if not num_asked:
+        raise AssertionError("no handle was asked")
 
 
 def assert_coalesced(run: Run, batches: Sequence[Coalesced], groups: Groups) -> int:
@@ -50,17 +63,12 @@ def assert_coalesced(run: Run, batches: Sequence[Coalesced], groups: Groups) -> 
 
 
 def assert_barrier(run: Run, groups: Groups) -> None:
-    """Nobody leaves before the last of the group has come, and nobody waits for ranks that are in no group of his."""
+    """Nobody leaves before the last of the group has come."""
     __tracebackhide__ = True
     for members in groups:
         for rank in members:
-            seen, alone = run.results[rank]
-            if not seen:
+            if not run.results[rank]:
                 raise AssertionError(f"{run.where(rank)} left the barrier before rank {members[-1]} had come")
-            if not alone:
-                raise AssertionError(
-                    f"{run.where(rank)}: a barrier of other ranks waits for ranks that are not in it"
-                )
 
 
 def assert_functional(run: Run, cases: Sequence[FormCase], groups: Groups) -> int:
@@ -88,16 +96,23 @@ def assert_functional(run: Run, cases: Sequence[FormCase], groups: Groups) -> in
     return compared
 
 
-def assert_messages(run: Run, kinds: Sequence[str], layouts: Sequence[str], groups: Groups) -> None:
-    """Every message came from the rank it should, is the right one of that rank, and fell into its own place."""
+def assert_messages(run: Run, patterns: Sequence[tuple[str, str]], groups: Groups) -> None:
+    """Every message came from the rank it should, is the right one of that rank, and fell into its own place.
+
+    Every handle was complete after `wait`.
+    """
     __tracebackhide__ = True
     for members in groups:
         for me, rank in enumerate(members):
-            senders, packed = run.results[rank]
+            senders, unfinished, packed = run.results[rank]
             box = _Box(run.where(rank), members, me, iter(senders), iter(packed.tensors()))
-            for kind, layout in itertools.product(kinds, layouts):
+            for kind, layout in patterns:
                 for dtype in message_dtypes(layout):
                     _assert_pattern(box, kind, layout, dtype)
+            if unfinished:
+                raise AssertionError(
+                    f"{run.where(rank)}: {unfinished[0]}: is_completed() is False after wait"
+                )
 
 
 @dataclass(frozen=True)

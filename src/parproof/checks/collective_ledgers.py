@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import pickle
 from collections.abc import Callable, Sequence
@@ -97,16 +96,14 @@ def assert_functional(
 ) -> list[Traffic]:
     """Each form in its phase, forward and backward apart."""
     __tracebackhide__ = True
-    ways = stated(
-        subject,
-        cases[0].mechanism,
-        [case.capabilities[-1] for case in cases],
-        [
-            op
-            for case in cases
-            for op in operations(case.form.op, gradient=case.gradient, reduce_op=case.form.reduce_op)
-        ],
-    )
+    mechanism, capabilities = cases[0].mechanism, [case.capabilities[-1] for case in cases]
+    told = stated(subject, mechanism, capabilities, ())
+    needed = [
+        op
+        for case in cases
+        for op in operations(case.form.op, told, gradient=case.gradient, reduce_op=case.form.reduce_op)
+    ]
+    ways = stated(subject, mechanism, capabilities, needed)
 
     def lines(place: Place) -> list[Traffic]:
         return [
@@ -127,19 +124,11 @@ def assert_functional(
     return _judged(run, groups, lines)
 
 
-def assert_messages(
-    run: Run, subject: SubjectRef, kinds: Sequence[str], layouts: Sequence[str], groups: Groups
-) -> list[Traffic]:
+def assert_messages(run: Run, patterns: Sequence[tuple[str, str]], groups: Groups) -> list[Traffic]:
     """As many sends as others await from this rank, as many receives as it awaits; nothing in a second copy."""
     __tracebackhide__ = True
-    for kind in kinds:
-        subject.require(f"point_to_point.{kind}.traffic")
-    patterns = [
-        (kind, layout, dtype)
-        for kind, layout in itertools.product(kinds, layouts)
-        for dtype in message_dtypes(layout)
-    ]
-    return _judged(run, groups, lambda place: [line for of in patterns for line in _mail(place, *of)])
+    each = [(*pattern, dtype) for pattern in patterns for dtype in message_dtypes(pattern[1])]
+    return _judged(run, groups, lambda place: [line for of in each for line in _mail(place, *of)])
 
 
 def _mail(place: Place, kind: str, layout: str, dtype: str) -> list[Traffic]:

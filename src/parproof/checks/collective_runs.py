@@ -1,21 +1,22 @@
 """Runs of the collectives experiment that several claims judge: which program, on what. Each is made once.
 
-`ranks` is the fixture of that name, or anything that gives `run_once` for a world size.
+`ranks` is the fixture of that name, or anything that gives `run_once` for a world size and a deadline.
 """
 
 from __future__ import annotations
 
-import functools
-import uuid
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parproof.checks import collective_ledgers as ledgers
 from parproof.checks import collectives
-from parproof.checks.provided import provided
+from parproof.checks.provided import missing, provided
 from parproof.workloads import collective_cases as table
 from parproof.workloads import collective_coalesced as coalescing
 from parproof.workloads import collective_forms as forms
+from parproof.workloads import collective_waiting as waits
 
 if TYPE_CHECKING:
     from parproof.cost.traffic import Traffic
@@ -31,13 +32,8 @@ class Pool(Protocol):
         ...
 
 
-Ranks = Callable[[int], Pool]
-
-
-@functools.cache
-def _token(subject: str, what: str) -> str:
-    """A name in the store that no other run has used: of another subject, or in another process."""
-    return uuid.uuid4().hex
+Ranks = Callable[..., Pool]
+BARRIER_DEADLINE_S = 15.0  # a barrier that waits for the wrong ranks ends with the run
 
 
 def waiting(
@@ -47,17 +43,36 @@ def waiting(
     from parproof import programs
 
     world, groups = forms.FORM_GROUPS[group]
-    cases = forms.waiting_cases(op, len(groups[0]))
+    cases = waits.waiting_cases(op, len(groups[0]))
     cases = collectives.provided(subject, cases, ".async")
-    program, token = programs.collective_forms.held_back, _token(str(subject), f"{op} {group}")
-    return ranks(world).run_once(program, subject, cases, groups, token), cases, groups
+    return ranks(world).run_once(programs.collective_forms.held_back, subject, cases, groups), cases, groups
+
+
+def handles(
+    ranks: Ranks, subject: SubjectRef, of: str
+) -> Iterator[tuple[Run, list[tuple[int, str]], forms.Groups]]:
+    """(run, (number of each handle, of what) of one operation or coalesced form, groups): on the runs of their values."""
+    coalesces = of in coalescing.FORMS
+    places = coalescing.places() if coalesces else waits.waiting_places()
+    for what, group in places:
+        if what not in (of, "most" if coalesces and of in coalescing.MOST else "all"):
+            continue
+        if coalesces:
+            run, batches, groups = coalesced(ranks, subject, what, group)
+            chosen = [
+                (k, batch.form) for k, batch in enumerate(batches) if batch.form == of and batch.is_async
+            ]
+        else:
+            run, cases, groups = waiting(ranks, subject, what, group)
+            chosen = [(k, str(case)) for k, case in enumerate(cases) if case.op == of]
+        yield run, chosen, groups
 
 
 def in_flight(ranks: Ranks, subject: SubjectRef) -> tuple[Run, list[table.Case]]:
     """All of them started before one is waited for."""
     from parproof import programs
 
-    every = [case for op in table.OPS for case in forms.waiting_cases(op, 3)]
+    every = [case for op in table.OPS for case in waits.waiting_cases(op, 3)]
     cases = collectives.provided(subject, every, ".async")
     return ranks(3).run_once(programs.collective_forms.all_in_flight, subject, cases), cases
 
@@ -67,8 +82,8 @@ def barrier(ranks: Ranks, subject: SubjectRef, group: str) -> tuple[Run, forms.G
     from parproof import programs
 
     world, groups = forms.FORM_GROUPS[group]
-    program, token = programs.collective_forms.barrier, _token(str(subject), f"barrier {group}")
-    return ranks(world).run_once(program, subject, groups, token), groups
+    held = ranks(world, deadline_s=BARRIER_DEADLINE_S)
+    return held.run_once(programs.collective_forms.barrier, subject, groups), groups
 
 
 def functional(
@@ -78,10 +93,10 @@ def functional(
     from parproof import programs
 
     world, groups = forms.FORM_GROUPS[group]
-    if layouts == "autograd":
-        asked = forms.autograd_cases(ops)
+    if layouts.startswith("autograd"):
+        asked = forms.autograd_cases(ops, layouts)
     elif layouts == "group_cases":
-        asked = forms.group_cases(forms.OPS_OF[ops])
+        asked = [_with_what_there_is(subject, case) for case in forms.group_cases(ops)]
     else:
         asked = forms.cases(forms.OPS_OF[ops], forms.LAYOUT_SETS[layouts], gradient=gradient)
     cases = provided(subject, asked, lambda case: case.capabilities)
@@ -90,21 +105,29 @@ def functional(
     return ranks(world).run_once(programs.collective_forms.functional, subject, cases, groups), cases, groups
 
 
+def _with_what_there_is(subject: SubjectRef, case: forms.FormCase) -> forms.FormCase:
+    """The case, without a gradient where the subject has its value alone."""
+    value = replace(case, gradient=False)
+    lacks_gradient = missing(subject, case.capabilities) and not missing(subject, value.capabilities)
+    return value if lacks_gradient else case
+
+
 def messages(
-    ranks: Ranks, subject: SubjectRef, kinds: str, layouts: str, group: str
-) -> tuple[Run, Sequence[str], Sequence[str], forms.Groups]:
-    """(run, patterns, layouts, groups): the patterns and layouts of messages that the subject provides."""
+    ranks: Ranks, subject: SubjectRef, kinds: str, layouts: str, group: str, *, aspect: str = ""
+) -> tuple[Run, Sequence[tuple[str, str]], forms.Groups]:
+    """(run, patterns with their layouts, groups): what the subject provides of them, with that aspect of each pattern."""
     from parproof import programs
 
     world, groups = forms.FORM_GROUPS[group]
-    patterns = forms.KINDS_OF[kinds]
-    kept = provided(
-        subject,
-        forms.LAYOUT_SETS[layouts],
-        lambda layout: [f"point_to_point.{kind}.{layout}" for kind in patterns],
+    asked = list(itertools.product(forms.KINDS_OF[kinds], forms.LAYOUT_SETS[layouts]))
+    patterns = provided(subject, asked, lambda of: [f"point_to_point.{of[0]}.{of[1]}"])
+    if aspect:
+        patterns = provided(subject, patterns, lambda of: [f"point_to_point.{of[0]}{aspect}"])
+    return (
+        ranks(world).run_once(programs.collective_messages.messages, subject, patterns, groups),
+        patterns,
+        groups,
     )
-    run = ranks(world).run_once(programs.collective_messages.messages, subject, patterns, kept, groups)
-    return run, patterns, kept, groups
 
 
 def objects(ranks: Ranks, subject: SubjectRef, group: str) -> tuple[Run, Sequence[str], forms.Groups]:
@@ -124,22 +147,18 @@ def coalesced(
 
     world, groups = forms.FORM_GROUPS[group]
     batches = provided(subject, coalescing.batches_of(form), lambda batch: batch.capabilities, aspect)
-    program, token = (
-        programs.collective_coalesced.coalesced,
-        _token(str(subject), f"coalesced {form} {group}"),
-    )
-    return ranks(world).run_once(program, subject, batches, groups, token), batches, groups
+    run = ranks(world).run_once(programs.collective_coalesced.coalesced, subject, batches, groups)
+    return run, batches, groups
 
 
 def form_ledgers() -> list[tuple[str, ...]]:
     """Forms whose ledgers are judged: (kind of form, what of it). Layouts do not change what is sent: few will do."""
-    found: list[tuple[str, ...]] = [("waiting", *place) for place in forms.waiting_places()]
+    found: list[tuple[str, ...]] = [("waiting", *place) for place in waits.waiting_places()]
     found += [("in_flight",), *(("barrier", group) for group in forms.FORM_GROUPS)]
     for kind, places in (("values", forms.value_places()), ("gradient", forms.gradient_places())):
-        found += [(kind, *place) for place in places if place[1] in ("dense", "group_cases", "autograd")]
+        found += [(kind, *place) for place in places if place[1] not in ("views", "zero_size")]
     for place in forms.message_places():
-        # Functional messages in a group are C5's finding in torch, which ends the run.
-        if place[1] != "views" and (place[0] != "functional" or place[2] != "without_rank_0"):
+        if place[1] != "views":
             found.append(("messages", *place))
     found += [("coalesced", *place) for place in coalescing.places()]
     return found + [("objects", group) for group in forms.FORM_GROUPS]
@@ -166,8 +185,8 @@ def assert_form_ledger(
             run, batches, groups = coalesced(ranks, subject, *of, aspect=".traffic")
             return run, ledgers.assert_coalesced(run, subject, batches, groups)
         case "messages":
-            run, patterns, layouts, groups = messages(ranks, subject, *of)
-            return run, ledgers.assert_messages(run, subject, patterns, layouts, groups)
+            run, patterns, groups = messages(ranks, subject, *of, aspect=".traffic")
+            return run, ledgers.assert_messages(run, patterns, groups)
         case "objects":
             run, ops, groups = objects(ranks, subject, *of)
             return run, ledgers.assert_objects(run, subject, ops, groups)

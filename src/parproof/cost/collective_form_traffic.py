@@ -3,6 +3,8 @@
 Legend   as in collective_traffic. A form is put together from operations on buffers; `algorithms` says how each of
          these is carried, and beside them
              coalesced  one_call (a call for all tensors) or one_by_one
+             OP.gradient  how the gradient of OP is carried, where that is not how the operation behind it is
+             nonlinear  as_sums: gradients of min, max and product take nothing besides (so they cannot be right)
              objects    single_call (torch's own object operation: its control traffic) or lengths_first (a
                         collective of 8-byte lengths, then one of the pickles, of exactly their size)
 Source   derived in docs/costs.md. The gradient of a form is the operation that sums up what everybody made of it.
@@ -25,16 +27,30 @@ BEHIND = {
     "all_reduce": "all_reduce",
     "all_gather": "reduce_scatter",
     "reduce_scatter": "all_gather",
+    "all_gather_single": "reduce_scatter",
     "all_to_all": "all_to_all",
+    "all_to_all_list": "all_to_all_list",
     "broadcast": "reduce",
+    "reduce": "broadcast",
+    "gather": "scatter",
+    "scatter": "gather",
 }
 """Operation → the one that carries its gradient, with given and taken swapped."""
 
 
-def operations(op: str, *, gradient: bool, reduce_op: str | None = None) -> list[str]:
-    """The operations on buffers that a functional call takes: its own and, if asked for, those of its gradient."""
+def operations(
+    op: str, algorithms: Mapping[str, str], *, gradient: bool, reduce_op: str | None = None
+) -> list[str]:
+    """The operations on buffers that a functional call takes: its own and, if asked for, those of its gradient.
+
+    The gradient's is named OP.gradient where the subject states a way for it.
+    """
     single = "all_to_all" if op == "permute" else op.removesuffix("_coalesced")
-    return [single, BEHIND[single], *_BESIDE.get((single, reduce_op), ())] if gradient else [single]
+    if not gradient:
+        return [single]
+    own = f"{single}.gradient"
+    beside = () if algorithms.get("nonlinear") == "as_sums" else _BESIDE.get((single, reduce_op), ())
+    return [single, own if own in algorithms else BEHIND[single], *beside]
 
 
 _BESIDE: dict[tuple[str, str | None], tuple[str, ...]] = {
@@ -44,6 +60,9 @@ _BESIDE: dict[tuple[str, str | None], tuple[str, ...]] = {
     ("reduce_scatter", "min"): ("all_gather", "all_reduce"),
     ("reduce_scatter", "max"): ("all_gather", "all_reduce"),
     ("reduce_scatter", "product"): ("all_gather",),
+    ("reduce", "min"): ("broadcast", "all_reduce"),
+    ("reduce", "max"): ("broadcast", "all_reduce"),
+    ("reduce", "product"): ("all_gather",),
 }
 """What the gradient of a reduction that is not linear takes besides, with the reduction's own blocks or whole tensors."""
 
@@ -60,7 +79,7 @@ def functional_traffic(
     reduce_op: str | None = None,
 ) -> list[Traffic]:
     """A functional call in phase/forward and, if asked for, its gradient in phase/backward."""
-    ahead, *behind = operations(op, gradient=gradient, reduce_op=reduce_op)
+    ahead, *behind = operations(op, algorithms, gradient=gradient, reduce_op=reduce_op)
     lines = _calls(ahead, algorithms, place, tensors, element_bytes, f"{phase}/forward")
     for number, one in enumerate(behind):
         blocks = [_swapped(one, number, reduce_op, *of, place.p) for of in tensors]
@@ -75,7 +94,7 @@ def _swapped(
     if number == 0 or (op == "all_gather" and reduce_op != "product"):
         return taken, given
     whole = sum(given)
-    return ([whole], [whole]) if op == "all_reduce" else ([whole] * p, [whole] * p)
+    return ([whole], [whole]) if op in ("all_reduce", "broadcast") else ([whole] * p, [whole] * p)
 
 
 def _calls(
@@ -109,8 +128,9 @@ def _one(
     element_bytes: int,
     phase: str = "",
 ) -> list[Traffic]:
+    name = op.removesuffix(".gradient")
     return collective_traffic(
-        op,
+        (BEHIND[name] if name != op else op).removesuffix("_list"),
         algorithms[op],
         place,
         given,

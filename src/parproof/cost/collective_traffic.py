@@ -1,6 +1,7 @@
 """What one rank sends in one collective: calls and bytes, by the algorithm that is said to carry it.
 
 single_call      one call of the operation itself; its logical payload is what is handed in and handed back
+scatters         a scatter from each rank in turn, of an all_to_all, or of a reduce_scatter whose parts are then summed
 ring, ring_next, binomial_tree, direct, dissemination   point-to-point messages (closed forms below); two rings
                  of an all_reduce differ in the part a rank holds in the middle: its own, or the next rank's
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from parproof.cost.traffic import Traffic
 from parproof.errors import UsageError
 
-ALGORITHMS = ("single_call", "ring", "ring_next", "binomial_tree", "direct", "dissemination")
+ALGORITHMS = ("single_call", "scatters", "ring", "ring_next", "binomial_tree", "direct", "dissemination")
 AGREEMENT_BYTES = {"neighbour_header": 64}
 
 
@@ -61,6 +62,11 @@ def collective_traffic(
             Traffic(
                 op.removesuffix("_single"), 1, sent * element_bytes, received * element_bytes, place.p, phase
             )
+        ]
+    if algorithm == "scatters" and op in ("all_to_all", "reduce_scatter"):
+        received = sum(taken) if op == "all_to_all" else place.p * taken[place.me]
+        return [
+            Traffic("scatter", place.p, sum(given) * element_bytes, received * element_bytes, place.p, phase)
         ]
     sends, receives = _messages(op, algorithm, place, given, taken)
     out = [n * element_bytes for n in sends if n]

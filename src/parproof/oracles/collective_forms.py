@@ -14,6 +14,7 @@ from parproof.workloads.collective_forms import (
     FormCase,
     input_shapes,
     rows_to,
+    takes,
     targets,
 )
 from parproof.workloads.collectives import coded
@@ -34,26 +35,30 @@ def incoming(case: FormCase, rank: int, shapes: Sequence[tuple[int, ...]]) -> li
 
 
 def outputs(form: Form, held: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """held[me][k] → what each rank gets, for each of its inputs. Differentiable."""
+    """held[me][k] → what each rank gets, for each of its inputs; nothing where it has no result. Differentiable."""
     single = form.op.removesuffix("_coalesced")
     columns = list(zip(*held, strict=True))
     per_column = [_one(single, form, column) for column in columns]
-    return [[column[me] for column in per_column] for me in range(len(held))]
+    return [[column[me] for column in per_column] if takes(form, me) else [] for me in range(len(held))]
 
 
 def _one(op: str, form: Form, xs: Sequence[Tensor]) -> list[Tensor]:
     p = len(xs)
-    if op == "all_gather":
+    if op in ("all_gather", "all_gather_single", "gather"):
         return [torch.cat(list(xs), form.dim)] * p
     if op == "broadcast":
         return [xs[ROOT]] * p
     if op == "permute":
         return [xs[targets(p).index(me)] for me in range(p)]
+    if op == "scatter":
+        return list(xs[ROOT].tensor_split(p))
+    if op == "all_to_all_list":
+        return [torch.cat([x.tensor_split(p)[me] for x in xs]) for me in range(p)]
     if op == "all_to_all":
         blocks = [x.split(rows_to(p, j)) for j, x in enumerate(xs)]
         return [torch.cat([blocks[j][me] for j in range(p)]) for me in range(p)]
     total = _total(xs, str(form.reduce_op))
-    return [total] * p if op == "all_reduce" else list(total.tensor_split(p, form.dim))
+    return [total] * p if op in ("all_reduce", "reduce") else list(total.tensor_split(p, form.dim))
 
 
 def _total(xs: Sequence[Tensor], reduce_op: str) -> Tensor:

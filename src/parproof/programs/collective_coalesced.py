@@ -23,27 +23,26 @@ def coalesced(
     subject: SubjectRef,
     batches: Sequence[Coalesced],
     groups: Sequence[Sequence[int]],
-    token: str,
-) -> tuple[list[bool], Packed]:
+) -> tuple[list[tuple[bool, bool]], Packed]:
     """Each batch in a ledger phase of its own. The last rank of a group joins an asynchronous one when others have looked.
 
-    Returns (whether this rank's handle called itself complete at that moment; what every buffer holds, in the order
-    of the batches' cases). A rank outside the groups calls like the others.
+    Returns (whether this rank's handle called itself complete at that moment, and after `wait`; what every buffer
+    holds, in the order of the batches' cases). A rank outside the groups calls like the others.
     """
     made, own = subject.make("coalesced_collectives"), own_group(ctx, groups)
-    held = Held(own, token)
-    early: list[bool] = []
+    held = Held(own)
+    flags: list[tuple[bool, bool]] = []
     found: list[Tensor] = []
     for number, batch in enumerate(batches):
         laids = [Laid(ctx, case, buffers(case, own.p, max(own.me, 0))) for case in batch.parts]
         with ctx.phase(f"case{number}"):
             if batch.is_async and own.me >= 0:
-                early.append(held.run(number, functools.partial(_started, made, batch, laids, own)))
+                flags.append(held.run(number, functools.partial(_started, made, batch, laids, own)))
             else:
                 call(made, batch, laids, own)
-                early.append(False)
+                flags.append((False, True))
         found += [x for laid in laids for x in laid.after()]
-    return early, pack(found)
+    return flags, pack(found)
 
 
 def call(made: CoalescedCollectives, batch: Coalesced, laids: Sequence[Laid], own: Own) -> Any:

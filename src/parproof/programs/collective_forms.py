@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import time
 from collections.abc import Callable, Sequence
@@ -21,10 +20,8 @@ from parproof.ranks.context import RankContext
 from parproof.subjects.collectives_protocol import Collectives, FunctionalCollectives
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_cases import Case, buffers
-from parproof.workloads.collective_forms import ROOT, Form, FormCase, rows_from, rows_to, targets
+from parproof.workloads.collective_forms import ROOT, Form, FormCase, rows_from, rows_to, takes, targets
 from parproof.workloads.collectives import laid_out
-
-PATIENCE_S = 3.0  # only a barrier that waits for the wrong ranks takes as long
 
 
 @dataclass(frozen=True)
@@ -51,14 +48,14 @@ def own_group(ctx: RankContext, groups: Sequence[Sequence[int]]) -> Own:
 class Held:
     """The last rank of a group joins an operation when all others have looked at their handles."""
 
-    def __init__(self, own: Own, token: str) -> None:
-        self._own, self._token = own, token
+    def __init__(self, own: Own) -> None:
+        self._own = own
         self._store = dist.distributed_c10d._get_default_store()
 
-    def run(self, number: int, start: Callable[[], Any]) -> bool:
-        """Start, look, wait. Returns whether the handle called itself complete when it was looked at."""
+    def run(self, number: int, start: Callable[[], Any]) -> tuple[bool, bool]:
+        """Start, look, wait, look. Returns whether the handle called itself complete: before `wait`, and after it."""
         late = self._own.p - 1
-        keys = [f"{self._token}/{self._own.turn}/{number}/{rank}" for rank in range(late)]
+        keys = [f"held/{self._own.turn}/{number}/{rank}" for rank in range(late)]
         if self._own.me == late:
             self._store.wait(keys)
         handle = start()
@@ -66,28 +63,28 @@ class Held:
         if self._own.me != late:
             self._store.set(keys[self._own.me], "looked")
         handle.wait()
-        return early
+        return early, bool(handle.is_completed())
 
 
 def held_back(
-    ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], groups: Sequence[Sequence[int]], token: str
-) -> tuple[list[bool], Packed]:
+    ctx: RankContext, subject: SubjectRef, cases: Sequence[Case], groups: Sequence[Sequence[int]]
+) -> tuple[list[tuple[bool, bool]], Packed]:
     """Start each case while the last rank of the group has not joined. A rank outside calls, and has nothing to wait for.
 
-    Returns (whether this rank's handle called itself complete at that moment, the buffers after `wait`).
+    Returns (whether this rank's handle called itself complete at that moment, and after `wait`; the buffers then).
     """
     made, own = subject.make("collectives"), own_group(ctx, groups)
-    held = Held(own, token)
-    early, found = [], []
+    held = Held(own)
+    flags, found = [], []
     for number, case in enumerate(cases):
         laid = Laid(ctx, case, buffers(case, own.p, max(own.me, 0)))
         with ctx.phase(f"case{number}"):
             if own.me < 0:
                 call(made, laid, own.group, own.p, own.me, async_op=True)
             else:
-                early.append(held.run(number, functools.partial(started, made, laid, own)))
+                flags.append(held.run(number, functools.partial(started, made, laid, own)))
         found += laid.after()
-    return early, pack(found)
+    return flags, pack(found)
 
 
 def started(made: Collectives, laid: Laid, own: Own) -> Any:
@@ -107,43 +104,38 @@ def require_handle(handle: Any, op: str, capability: str) -> Any:
     return handle
 
 
-def barrier(
-    ctx: RankContext, subject: SubjectRef, groups: Sequence[Sequence[int]], token: str
-) -> tuple[bool, bool]:
+def barrier(ctx: RankContext, subject: SubjectRef, groups: Sequence[Sequence[int]]) -> bool:
     """The last rank of a group leaves a note before it enters; the next group enters when the one before has left.
 
-    Returns (the note was there on leaving, the group before had left in time). A rank outside calls, and has to come
-    back at once: its note is that of the first group, which waits for it.
+    Returns whether the note was there on leaving. A rank outside calls, and has to come back at once: the first
+    group waits for it. A barrier that waits for ranks that are not in it never ends.
     """
     subject.require("collectives.barrier")
     made, own = subject.make("collectives"), own_group(ctx, groups)
     store = dist.distributed_c10d._get_default_store()
     if own.me < 0:
         made.barrier(own.group)
-        store.set(f"{token}/outside/{ctx.rank}", "back")
-        return True, True
-    before = [f"{token}/left/{own.turn - 1}"] if own.turn else []
+        store.set(f"outside/{ctx.rank}", "back")
+        return True
+    before = [f"left/{own.turn - 1}"] if own.turn else []
     if own.me == own.p - 1:
         members = {rank for group in groups for rank in group}
-        before += [f"{token}/outside/{rank}" for rank in range(ctx.world_size) if rank not in members]
-    alone = _came(store, before)
+        before += [f"outside/{rank}" for rank in range(ctx.world_size) if rank not in members]
+    if before:
+        _until_ranks_elsewhere_are_back(store, before)
     if own.me == own.p - 1:
         time.sleep(0.03)  # time enough to leave too early
-        store.set(f"{token}/here/{own.turn}", "here")
+        store.set(f"here/{own.turn}", "here")
     made.barrier(own.group)
-    seen = bool(store.check([f"{token}/here/{own.turn}"]))
+    seen = bool(store.check([f"here/{own.turn}"]))
     if own.me == 0:
-        store.set(f"{token}/left/{own.turn}", "left")
-    return seen, alone
+        store.set(f"left/{own.turn}", "left")
+    return seen
 
 
-def _came(store: Any, keys: list[str]) -> bool:
-    try:
-        if keys:
-            store.wait(keys, datetime.timedelta(seconds=PATIENCE_S))
-    except dist.DistStoreError:
-        return False
-    return True
+def _until_ranks_elsewhere_are_back(store: Any, notes: list[str]) -> None:
+    """Wait for what a right barrier lets happen at once, for as long as the run may take: a stack in here tells the cause."""
+    store.wait(notes)
 
 
 def all_in_flight(ctx: RankContext, subject: SubjectRef, cases: Sequence[Case]) -> Packed:
@@ -167,6 +159,8 @@ def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], own: Own) -
             return [made.all_gather(xs[0], form.dim, group)]
         case "reduce_scatter":
             return [made.reduce_scatter(xs[0], str(form.reduce_op), form.dim, group)]
+        case "reduce" | "gather" | "scatter" | "all_gather_single" | "all_to_all_list":
+            return [_autograd_alone(made, form, xs[0], own)]
         case "all_to_all":
             return [made.all_to_all(xs[0], rows_from(p, me), rows_to(p, me), group)]
         case "broadcast":
@@ -178,6 +172,21 @@ def apply(made: FunctionalCollectives, form: Form, xs: list[Tensor], own: Own) -
         case "all_gather_coalesced":
             return made.all_gather_coalesced(xs, group)
     return made.reduce_scatter_coalesced(xs, str(form.reduce_op), group)
+
+
+def _autograd_alone(made: Any, form: Form, x: Tensor, own: Own) -> Tensor:
+    """The forms that only autograd_collectives have."""
+    found: Tensor
+    match form.op:
+        case "reduce":
+            found = made.reduce(x, str(form.reduce_op), ROOT, own.group)
+        case "all_to_all_list":
+            found = torch.cat(made.all_to_all_list(list(x.tensor_split(own.p)), own.group))
+        case "all_gather_single":
+            found = made.all_gather_single(x, own.group)
+        case _:
+            found = getattr(made, form.op)(x, ROOT, own.group)
+    return found
 
 
 def functional(
@@ -194,7 +203,7 @@ def functional(
         with ctx.phase(f"case{number}"):
             with ctx.phase("forward"):
                 ys = apply(made, case.form, xs, own)
-            found += [*ys, *xs]
+            found += [*(ys if takes(case.form, own.me) else []), *xs]
             if case.gradient:
                 found += _gradients(ctx, case, xs, ys)
     return pack(found)

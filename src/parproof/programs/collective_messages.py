@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from parproof.programs.collective_forms import Own, own_group
 from parproof.programs.collectives import bitwise_copy
 from parproof.programs.packing import Packed, pack
 from parproof.ranks.context import RankContext
-from parproof.subjects.collectives_protocol import ObjectCollectives, PointToPoint, Transfer
+from parproof.subjects.collectives_protocol import Handle, ObjectCollectives, PointToPoint, Transfer
 from parproof.subjects.protocol import SubjectRef
 from parproof.workloads.collective_cases import BEFORE_SLOT, SHAPE, SHAPES
 from parproof.workloads.collective_forms import ROOT, message_dtypes, object_receiver
@@ -27,6 +26,7 @@ class Mailbox:
         self.tag = tag
         self._ctx, self._shape, self._dtype, self._layout = ctx, shape, dtype, layout
         self._targets: list[tuple[Tensor, Tensor]] = []
+        self.unfinished: list[str] = []
 
     def outgoing(self, slot: int) -> Tensor:
         """The message of this rank with this number."""
@@ -40,6 +40,13 @@ class Mailbox:
         self._targets.append(laid_out(values, self._layout))
         return self._targets[-1][0]
 
+    def wait_for(self, handles: Sequence[Handle]) -> None:
+        """Wait for each, then ask it whether it is complete."""
+        for number, handle in enumerate(handles):
+            handle.wait()
+            if not handle.is_completed():
+                self.unfinished.append(f"handle {number}")
+
     def arrived(self) -> list[Tensor]:
         """Each message, then what surrounds it."""
         found = []
@@ -51,11 +58,13 @@ class Mailbox:
 def messages(
     ctx: RankContext,
     subject: SubjectRef,
-    kinds: Sequence[str],
-    layouts: Sequence[str],
+    patterns: Sequence[tuple[str, str]],
     groups: Sequence[Sequence[int]],
-) -> tuple[list[int], Packed] | None:
-    """Each pattern on each layout and dtype. Returns (claimed senders as places in the group, what arrived)."""
+) -> tuple[list[int], list[str], Packed] | None:
+    """Each (pattern, layout) on each dtype of the layout.
+
+    Returns (claimed senders as places in the group, handles that are not complete after `wait`, what arrived).
+    """
     made: PointToPoint = subject.make("point_to_point")
     own = own_group(ctx, groups)
     if own.me < 0:
@@ -63,15 +72,17 @@ def messages(
     senders: list[int] = []
     found: list[Tensor] = []
     tag = 0
-    for kind, layout in itertools.product(kinds, layouts):
+    unfinished: list[str] = []
+    for kind, layout in patterns:
         for dtype in message_dtypes(layout):
             # A tag for each: a receive from any source could else take the next dtype's message of a fast sender.
             box = Mailbox(ctx, SHAPES.get(layout, SHAPE), dtype, layout, tag)
             with ctx.phase(kind), ctx.phase(layout), ctx.phase(dtype):
                 senders += _PATTERNS[kind](made, box, own.group, own.p, own.me)
             found += box.arrived()
+            unfinished += [f"{kind} {dtype} {layout}: {word}" for word in box.unfinished]
             tag += 10
-    return senders, pack(found)
+    return senders, unfinished, pack(found)
 
 
 def _chain(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list[int]:
@@ -87,8 +98,7 @@ def _isend_irecv(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) 
     right, left = (me + 1) % p, (me - 1) % p
     handles = [made.irecv(box.incoming(), left, 1, group), made.irecv(box.incoming(), right, 2, group)]
     handles += [made.isend(box.outgoing(0), right, 1, group), made.isend(box.outgoing(1), left, 2, group)]
-    for handle in handles:
-        handle.wait()
+    box.wait_for(handles)
     return [left, right]
 
 
@@ -97,9 +107,8 @@ def _tags(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> list
     right, left = (me + 1) % p, (me - 1) % p
     sending = [made.isend(box.outgoing(0), right, 7, group), made.isend(box.outgoing(1), right, 3, group)]
     for tag in (3, 7):
-        made.irecv(box.incoming(), left, tag, group).wait()
-    for handle in sending:
-        handle.wait()
+        box.wait_for([made.irecv(box.incoming(), left, tag, group)])
+    box.wait_for(sending)
     return [left, left]
 
 
@@ -116,8 +125,7 @@ def _batch(made: PointToPoint, box: Mailbox, group: Any, p: int, me: int) -> lis
     others = [j for j in range(p) if j != me]
     sends: list[Transfer] = [("send", box.outgoing(j), j) for j in others]
     receives: list[Transfer] = [("recv", box.incoming(), j) for j in others]
-    for handle in made.batch(receives + sends if me % 2 else sends + receives, group):
-        handle.wait()
+    box.wait_for(made.batch(receives + sends if me % 2 else sends + receives, group))
     return others
 
 

@@ -24,7 +24,7 @@ class Handle(Protocol):
         ...
 
     def is_completed(self) -> bool:
-        """May be False after the data has arrived, never True before."""
+        """True after `wait`; before, it may be False although the data has arrived, and is never True unless it has."""
         ...
 
 
@@ -221,8 +221,10 @@ class AutogradCollectives(Protocol):
     algorithms: Mapping[str, str]
     """As in Collectives, for the operations on buffers that forms and gradients are made of, and «coalesced» →
     one_call or one_by_one. Gradients: all_reduce by all_reduce, all_gather by reduce_scatter and the other way
-    round, all_to_all and permute by all_to_all, broadcast by reduce; beside it, for min and max an all_reduce of who
-    holds them (reduce_scatter: after an all_gather of the results), for product an all_gather of the inputs."""
+    round, all_to_all and permute by all_to_all, broadcast by reduce and the other way round, gather by scatter and the
+    other way round; beside it, for min and max an all_reduce of who holds them (reduce_scatter: after an all_gather of
+    the results, reduce: after a broadcast of it), for product an all_gather of the inputs. Where a gradient goes another
+    way, «OP.gradient» states it; «nonlinear» → as_sums says that there is nothing beside (and no right gradient)."""
 
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Tensor:
         """The reduction of all x."""
@@ -246,9 +248,32 @@ class AutogradCollectives(Protocol):
         """The root's x."""
         ...
 
+    def reduce(self, x: Tensor, op: str, root: int, group: ProcessGroup) -> Tensor:
+        """The reduction of all x at the root. Elsewhere what is returned, and its gradient, mean nothing."""
+        ...
+
+    def gather(self, x: Tensor, root: int, group: ProcessGroup) -> Tensor:
+        """All x at the root, concatenated along dim 0. Elsewhere what is returned, and its gradient, mean nothing."""
+        ...
+
+    def scatter(self, x: Tensor, root: int, group: ProcessGroup) -> Tensor:
+        """Part `me` along dim 0 of the root's x; those of the others have its shape and are not read."""
+        ...
+
+    def all_gather_single(self, x: Tensor, group: ProcessGroup) -> Tensor:
+        """All x, concatenated along dim 0, as one tensor from the start."""
+        ...
+
+    def all_to_all_list(self, xs: list[Tensor], group: ProcessGroup) -> Sequence[Tensor]:
+        """The xs[me] of each rank; all have one shape."""
+        ...
+
 
 class FunctionalCollectives(AutogradCollectives, Protocol):
-    """Mechanism `functional_collectives`: the same, as torch.distributed has it in its functional collectives, and more."""
+    """Mechanism `functional_collectives`, as torch.distributed has it in its functional collectives.
+
+    Asked for are all_reduce, all_gather, reduce_scatter, all_to_all and broadcast of the above, and these.
+    """
 
     def permute(self, x: Tensor, targets: list[int], group: ProcessGroup) -> Tensor:
         """The x of the rank j with targets[j] == me."""

@@ -83,9 +83,9 @@ def places() -> list[Place]:
 
 
 def batches_of(form: str) -> list[Coalesced]:
-    """The calls of a place: all dtypes of what only moves, and every third (together: sixth) pair of dtype and reduction."""
+    """The calls of a place: all dtypes of what only moves, and every fifth (together: sixth) pair of dtype and reduction."""
     if form == "most":
-        return [batch for one in MOST for batch in batches(one, thin=7 if "gather" in one else 23)]
+        return [batch for one in MOST for batch in batches(one, thin=7 if "gather" in one else 39)]
     if form.startswith("mixed"):
         return batches(form, thin=13)
-    return batches(form, thin=1 if "gather" in form else 6 if form.startswith("together") else 3)
+    return batches(form, thin=1 if "gather" in form else 6 if form.startswith("together") else 5)

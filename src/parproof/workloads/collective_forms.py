@@ -9,7 +9,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from parproof.workloads.collective_cases import DTYPES, OPS, REDUCING, Case
+from parproof.workloads.collective_cases import DTYPES
 
 Groups = tuple[tuple[int, ...], ...]
 GRADIENT_SLOT = 30  # slots of the gradients that come in from behind
@@ -80,23 +80,35 @@ FORMS: dict[str, tuple[Form, ...]] = {
         Form("reduce_scatter_coalesced", reduce_op) for reduce_op in REDUCTIONS
     ),
 }
+SINGLE = ("all_reduce", "reduce_scatter")
+"""Reductions of single tensors: their gradients are judged with every dtype and reduction, and in every group."""
 SCALAR = ("all_reduce", "broadcast", "all_reduce_coalesced")
 """Forms that take tensors without a dim: there is nothing to cut, and nothing to join along."""
 REST = ("broadcast", "permute", "reduce_scatter_coalesced")
-"""Forms that a subject may well have wrong: in a run of their own, so that they hide nothing of the others."""
+"""Forms whose gradients a subject may well have wrong: each in a run of its own, so that it hides nothing else."""
+_OTHERS = REDUCTIONS[1:]
 AUTOGRAD: dict[str, tuple[Form, ...]] = {
-    "sums": (Form("all_reduce", "sum"), Form("all_reduce", "avg"), Form("reduce_scatter", "sum")),
-    "extremes_and_products": tuple(Form("all_reduce", name) for name in ("min", "max", "product")),
-    "scattered_others": tuple(Form("reduce_scatter", name) for name in ("avg", "min", "max", "product")),
+    "sums": tuple(
+        Form(*of)
+        for of in (("all_reduce", "sum"), ("all_reduce", "avg"), ("reduce_scatter", "sum"), ("reduce", "sum"))
+    ),
+    "extremes_and_products": tuple(Form("all_reduce", name) for name in _OTHERS if name != "avg"),
+    "scattered_others": tuple(Form("reduce_scatter", name) for name in _OTHERS),
+    "reduced_others": tuple(Form("reduce", name) for name in _OTHERS),
     "all_gather": (Form("all_gather"),),
+    "all_gather_single": (Form("all_gather_single"),),
     "all_to_all": (Form("all_to_all"),),
+    "all_to_all_list": (Form("all_to_all_list"),),
     "broadcast": (Form("broadcast"),),
+    "gather": (Form("gather"),),
+    "scatter": (Form("scatter"),),
 }
-"""What is judged in one run of the mechanism autograd_collectives."""
-OPS_OF: dict[str, tuple[str, ...]] = {op: (op,) for op in FORMS} | {
-    "most": tuple(op for op in FORMS if op not in REST),
-    "rest": REST,
-}
+"""What is judged in one run of the mechanism autograd_collectives, with gradients."""
+ALONE = ("all_to_all_list", "gather", "scatter")
+"""Forms of it that a subject may well refuse in some group, value and gradient: what fails with them is theirs alone."""
+VIEWS_ALONE = ("gather", "scatter")
+"""Forms of it that a subject may well have wrong on views: their views are in a run of their own."""
+OPS_OF: dict[str, tuple[str, ...]] = {op: (op,) for op in FORMS} | {"most": tuple(FORMS)}
 ROOT = 1  # of broadcast and of objects, as a place in the group
 _TARGETS = {2: (1, 0), 3: (2, 0, 1), 4: (2, 0, 3, 1)}
 _ROWS = ((1, 2, 3, 2), (0, 2, 1, 3), (2, 1, 4, 0), (3, 0, 2, 1))
@@ -111,15 +123,17 @@ def targets(p: int) -> tuple[int, ...]:
 def cases(ops: tuple[str, ...], layouts: tuple[str, ...], *, gradient: bool) -> list[FormCase]:
     """Each form with each layout it is defined for, on the dtypes of the layout.
 
-    Sums and moves take all dtypes of the layout, the other reductions take turns.
+    Sums and moves take all dtypes of the layout, and so do gradients of single plain tensors; otherwise the other
+    reductions take turns.
     """
     found = []
     for op in ops:
         for layout in layouts:
             if layout == "zero_dim" and op not in SCALAR:
                 continue
+            every = gradient and layout == "contiguous" and op in SINGLE
             for turn, dtype in enumerate(dtypes(layout, gradient=gradient), layouts.index(layout)):
-                kept = [form for form in FORMS[op] if _is_due(form, dtype, turn)]
+                kept = [form for form in FORMS[op] if every or _is_due(form, dtype, turn)]
                 found += [FormCase(form, dtype, layout, gradient) for form in kept]
     return found
 
@@ -132,25 +146,41 @@ def _is_due(form: Form, dtype: str, turn: int) -> bool:
     return REDUCTIONS.index(form.reduce_op) - 1 == (turn + 2 * form.dim) % 4
 
 
-def group_cases(ops: tuple[str, ...]) -> list[FormCase]:
-    """For every kind of group: sums, means and moves with their gradients, values of the other reductions; on views.
+def group_cases(word: str) -> list[FormCase]:
+    """For every kind of group, on views, with gradients: all forms, but those of REST with their values alone.
 
-    A mean also without: a subject may have its value and no gradient of it.
+    So are extremes and products along dim 1 or of several tensors: their gradients are judged on three ranks.
+    Where a subject has the value of a form and no gradient, its value is judged (checks.collective_runs).
     """
     turns = itertools.cycle((("float64", "column_view"), ("bfloat16", "sliced")))
-    found = []
-    for form, turn in zip((form for op in ops for form in FORMS[op]), turns, strict=False):
-        ways = {None: (True,), "sum": (True,), "avg": (True, False)}.get(form.reduce_op, (False,))
-        found += [FormCase(form, *turn, gradient) for gradient in ways]
-    return found
-
-
-def autograd_cases(word: str) -> list[FormCase]:
-    """The same with the mechanism autograd_collectives, all with gradient."""
-    places = (("float64", "contiguous"), ("bfloat16", "column_view"), ("float64", "zero_size"))
+    if word in REST:
+        next(turns)  # older releases take no strided tensors
+    each = [form for op in OPS_OF[word] for form in FORMS[op]]
     return [
-        FormCase(form, dtype, layout, True, "autograd_collectives")
-        for form in AUTOGRAD[word]
+        FormCase(form, *turn, gradient=word != "most" or _is_due_in_groups(form))
+        for form, turn in zip(each, turns, strict=False)
+        if word != "most" or form.op != "permute"
+    ]
+
+
+def _is_due_in_groups(form: Form) -> bool:
+    linear = form.reduce_op in (None, "sum", "avg")
+    return form.op not in REST and (linear or (form.op in SINGLE and form.dim == 0))
+
+
+def autograd_cases(word: str, layouts: str = "autograd") -> list[FormCase]:
+    """The same with the mechanism autograd_collectives, all with gradient; `values` without, of all but ALONE."""
+    plain, view, empty = ("float64", "contiguous"), ("bfloat16", "column_view"), ("float64", "zero_size")
+    places = [plain, empty] if word in VIEWS_ALONE else [plain, view, empty]
+    if layouts == "autograd_views":
+        places = [view]
+    each = list(AUTOGRAD.get(word, ()))
+    if word == "values":
+        places = [plain, view]
+        each = [form for one in AUTOGRAD if one not in ALONE for form in AUTOGRAD[one]]
+    return [
+        FormCase(form, dtype, layout, word != "values", "autograd_collectives")
+        for form in each
         for dtype, layout in places
     ]
 
@@ -166,7 +196,7 @@ def input_shapes(case: FormCase, p: int, me: int) -> list[tuple[int, ...]]:
     form, layout = case.form, case.layout
     if form.op == "all_to_all":
         return [(sum(rows_to(p, me)), {"zero_size": 0, "odd_large": 1429}.get(layout, 5))]
-    cut = p if form.op.startswith("reduce_scatter") else 1
+    cut = p if form.op.startswith("reduce_scatter") or form.op in ("scatter", "all_to_all_list") else 1
     shape: tuple[int, ...] = (2 * p if cut > 1 else 3, 4)
     if layout in ("zero_size", "odd_large", "zero_dim"):
         shape = {"zero_size": (0, 4), "odd_large": (7 * cut, 1429), "zero_dim": ()}[layout]
@@ -178,15 +208,15 @@ def input_shapes(case: FormCase, p: int, me: int) -> list[tuple[int, ...]]:
 def form_blocks(case: FormCase, p: int, me: int) -> list[tuple[list[int], list[int]]]:
     """(elements given, elements taken) of each tensor of rank `me`.
 
-    all_reduce, broadcast: one block. Everything else: block j belongs to rank j.
+    all_reduce, reduce, broadcast: one block. Everything else: block j belongs to rank j.
     """
     found, op = [], case.form.op
     for shape in input_shapes(case, p, me):
         whole = math.prod(shape)
         given = taken = [whole] * p
-        if op.startswith(("all_reduce", "broadcast")):
+        if op.startswith(("all_reduce", "broadcast")) or op == "reduce":
             given = taken = [whole]
-        elif op.startswith("reduce_scatter"):
+        elif op.startswith("reduce_scatter") or op in ("scatter", "all_to_all_list"):
             given = taken = [whole // p] * p
         elif op == "all_to_all":
             width = shape[1]
@@ -196,6 +226,11 @@ def form_blocks(case: FormCase, p: int, me: int) -> list[tuple[list[int], list[i
             taken = [whole * (targets(p)[j] == me) for j in range(p)]
         found.append((given, taken))
     return found
+
+
+def takes(form: Form, me: int) -> bool:
+    """Whether rank `me` has a result. Where it has none, what is returned means nothing, nor does its gradient."""
+    return form.op not in ("gather", "reduce") or me == ROOT
 
 
 def rows_to(p: int, me: int) -> list[int]:
@@ -225,9 +260,12 @@ def value_places() -> list[Place]:
 def gradient_places() -> list[Place]:
     """As value_places, and all forms, with their values, in every other kind of group."""
     found = value_places() + [("most", "group_cases", group) for group in OTHER_GROUPS]
-    found += [("rest", "group_cases", group) for group in ("W2", "W4", "without_rank_0")]
-    found += [(word, "autograd", "W3") for word in AUTOGRAD]
-    return found + [(word, "autograd", "without_rank_0") for word in AUTOGRAD if "others" not in word]
+    found += [(word, "group_cases", "without_rank_0") for word in REST]
+    found += [(word, "group_cases", "W4") for word in ("broadcast", "permute")]
+    found += [(word, "autograd_views", "W3") for word in VIEWS_ALONE]
+    return found + [
+        (word, "autograd", group) for group in ("W3", "without_rank_0") for word in ("values", *AUTOGRAD)
+    ]
 
 
 MESSAGE_KINDS = ("chain", "isend_irecv", "tags", "any_source", "batch", "functional")
@@ -254,27 +292,3 @@ OBJECT_OPS = ("all_gather_object", "gather_object", "broadcast_objects", "scatte
 def object_receiver(p: int) -> int:
     """Whom the root of the objects sends some to."""
     return (ROOT + 1) % p
-
-
-def waiting_cases(op: str, p: int) -> list[Case]:
-    """Cases in which somebody has to wait for the last rank: it gives what is moved, the first takes.
-
-    `all` has one case of each operation and reduction, on one dtype and layout or the other in turn.
-    """
-    if op == "all":
-        each = [(turn, waiting_cases(one, p)) for turn, one in enumerate(OPS)]
-        return [case for turn, cases in each for k, case in enumerate(cases) if (k + k // 2 + turn) % 2]
-    root = {"broadcast": p - 1, "scatter": p - 1, "reduce": 0, "gather": 0}.get(op)
-    reduce_ops = ("sum", "max") if op in REDUCING else (None,)
-    splits = "equal" if op.startswith("all_to_all") else None
-    return [
-        Case(op, dtype, layout, reduce_op, root, splits)
-        for reduce_op in reduce_ops
-        for dtype, layout in (("float32", "contiguous"), ("int64", "sliced"))
-    ]
-
-
-def waiting_places() -> list[tuple[str, str]]:
-    """(operation, group) of the asynchronous calls: one by one on three ranks, all of them in every kind of group."""
-    groups = ("W2", "W4", "without_rank_0", "interleaved", "disjoint")
-    return [(op, "W3") for op in OPS] + [("all", group) for group in groups]

@@ -38,6 +38,10 @@ def _sum(op: str, given: int, back: int) -> Asked:
     return _asked(op, given, back, reduce_op="sum")
 
 
+def _scatter_of(root: int, rank: int, world: int) -> Asked:
+    return Asked("scatter", world * B * (rank == root), B, peer=root)
+
+
 def _shift(ctx: RankContext) -> list[int]:
     return [(rank + 1) % ctx.world_size for rank in range(ctx.world_size)]
 
@@ -167,7 +171,7 @@ KINDS = [
         lambda ctx: _with_backward(lambda x: torch.cat(nn_functional.all_gather(x)), 1),
         lambda r, w: [
             Asked("all_gather", B, w * B),
-            *(Asked("scatter", w * B * (r == root), B, peer=root) for root in range(w)),
+            *(_scatter_of(root, r, w) for root in range(w)),
         ],
     ),
     Kind(
@@ -176,5 +180,41 @@ KINDS = [
             lambda x: nn_functional.reduce_scatter(four(), list(x.chunk(ctx.world_size))), ctx.world_size
         ),
         lambda r, w: [Asked("reduce_scatter", w * B, B, reduce_op="sum"), Asked("all_gather", B, w * B)],
+    ),
+    Kind(
+        "nn_gather",
+        lambda ctx: _with_backward(lambda x: torch.cat(nn_functional.gather(x, 0)), 1),
+        lambda r, w: [Asked("gather", B, w * B * (r == 0), peer=0), _scatter_of(0, r, w)],
+    ),
+    Kind(
+        "nn_scatter",
+        lambda ctx: _with_backward(
+            lambda x: nn_functional.scatter(list(x.chunk(ctx.world_size)), 0), ctx.world_size
+        ),
+        lambda r, w: [_scatter_of(0, r, w), Asked("gather", B, w * B * (r == 0), peer=0)],
+    ),
+    Kind(
+        "nn_reduce",
+        lambda ctx: _with_backward(lambda x: nn_functional.reduce(x, 0), 1),
+        lambda r, w: [Asked("reduce", B, B, reduce_op="sum", peer=0), Asked("broadcast", B, B, peer=0)],
+    ),
+    # On gloo a list goes by a scatter from each rank, and so does its gradient.
+    Kind(
+        "nn_all_to_all",
+        lambda ctx: _with_backward(
+            lambda x: torch.cat(
+                nn_functional.all_to_all(
+                    [four() for _ in range(ctx.world_size)], list(x.chunk(ctx.world_size))
+                )
+            ),
+            ctx.world_size,
+        ),
+        lambda r, w: [_scatter_of(root, r, w) for root in range(w)] * 2,
+    ),
+    # Its gradient is refused on gloo.
+    Kind(
+        "nn_all_gather_base",
+        lambda ctx: nn_functional._all_gather_base(four(ctx.world_size), four()),
+        lambda r, w: [Asked("all_gather", B, w * B)],
     ),
 ]

@@ -12,6 +12,7 @@ from torch.distributed import ProcessGroup
 from parproof.subjects.collectives_protocol import BatchedCall
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives import Collectives
+from parproof.subjects.reference.collectives_autograd import AutogradCollectives
 from parproof.subjects.reference.collectives_coalesced import CoalescedCollectives
 from parproof.subjects.reference.collectives_functional import FunctionalCollectives, _AllReduce
 from parproof.subjects.reference.collectives_messages import PointToPoint
@@ -120,12 +121,12 @@ class _ReducedAsTheValues(_AllReduce):
         return total, None, None, None
 
 
-class GradientReducedAsValues(FunctionalCollectives):
+class GradientReducedAsValues(AutogradCollectives):
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Any:
         return _ReducedAsTheValues.apply(x, self._wire, op, group)  # type: ignore[no-untyped-call]
 
 
-class GradientOfAnotherRoot(FunctionalCollectives):
+class GradientOfAnotherRoot(AutogradCollectives):
     def broadcast(self, x: Tensor, root: int, group: ProcessGroup) -> Any:
         y = super().broadcast(x, root, group)
         return y if group.rank() == dist.get_rank() else y.detach() + 0 * y

@@ -9,7 +9,7 @@ SUBJECT = Subject(
     name="reference",
     mechanisms={
         "collectives": "parproof.subjects.reference.collectives:Collectives",
-        "autograd_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
+        "autograd_collectives": "parproof.subjects.reference.collectives_autograd:AutogradCollectives",
         "coalesced_collectives": "parproof.subjects.reference.collectives_coalesced:CoalescedCollectives",
         "functional_collectives": "parproof.subjects.reference.collectives_functional:FunctionalCollectives",
         "object_collectives": "parproof.subjects.reference.collectives_messages:ObjectCollectives",

@@ -23,7 +23,7 @@ from parproof.errors import UsageError
 from parproof.subjects.reference.collectives import Collectives
 
 
-def _through(wire: Collectives, op: str, x: Tensor, y: Tensor, total: Tensor, group: ProcessGroup) -> Tensor:
+def through(wire: Collectives, op: str, x: Tensor, y: Tensor, total: Tensor, group: ProcessGroup) -> Tensor:
     """The gradient of x, given that of the reduction y of all ranks' x, both whole on every rank."""
     if op == "product":
         every = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(group.size())]
@@ -53,7 +53,7 @@ class _AllReduce(Function):
         x, y = ctx.saved_tensors
         total = grad.contiguous().clone()
         wire.all_reduce(total, "sum", group)
-        return _through(wire, op, x, y, total, group), None, None, None
+        return through(wire, op, x, y, total, group), None, None, None
 
 
 class _AllGather(Function):
@@ -91,7 +91,7 @@ class _ReduceScatter(Function):
         x, out = ctx.saved_tensors
         whole = _whole(wire, grad, dim, group)
         y = _whole(wire, out, dim, group) if op in ("min", "max") else whole
-        return _through(wire, op, x, y, whole, group), None, None, None, None
+        return through(wire, op, x, y, whole, group), None, None, None, None
 
 
 def _whole(wire: Collectives, part: Tensor, dim: int, group: ProcessGroup) -> Tensor:

@@ -18,7 +18,14 @@ from parproof.subjects.torch_native.collectives import REDUCE_OPS, Collectives
 class AutogradCollectives:
     """See parproof.subjects.collectives_protocol. Roots are given as global ranks, as its documentation has it."""
 
-    algorithms: Mapping[str, str] = Collectives.algorithms | MappingProxyType({"coalesced": "one_by_one"})
+    algorithms: Mapping[str, str] = Collectives.algorithms | MappingProxyType(
+        {
+            "coalesced": "one_by_one",
+            "all_to_all_list": "scatters",
+            "all_gather.gradient": "scatters",
+            "nonlinear": "as_sums",
+        }
+    )
 
     def all_reduce(self, x: Tensor, op: str, group: ProcessGroup) -> Any:
         """dist.nn.functional.all_reduce."""
@@ -46,3 +53,26 @@ class AutogradCollectives:
         """dist.nn.functional.broadcast."""
         source = dist.get_global_rank(group, root)
         return differentiable.broadcast(x, source, group)
+
+    def reduce(self, x: Tensor, op: str, root: int, group: ProcessGroup) -> Any:
+        """dist.nn.functional.reduce."""
+        return differentiable.reduce(x, dist.get_global_rank(group, root), REDUCE_OPS[op], group)
+
+    def gather(self, x: Tensor, root: int, group: ProcessGroup) -> Any:
+        """dist.nn.functional.gather, joined."""
+        return torch.cat(differentiable.gather(x, dist.get_global_rank(group, root), group))
+
+    def scatter(self, x: Tensor, root: int, group: ProcessGroup) -> Any:
+        """dist.nn.functional.scatter of the parts: it takes a list on every rank, for the shapes."""
+        parts = list(x.tensor_split(group.size()))
+        return differentiable.scatter(parts, dist.get_global_rank(group, root), group)
+
+    def all_gather_single(self, x: Tensor, group: ProcessGroup) -> Any:
+        """dist.nn.functional._all_gather_base."""
+        room = x.detach().new_empty((group.size() * x.shape[0], *x.shape[1:]))
+        return differentiable._all_gather_base(room, x, group)
+
+    def all_to_all_list(self, xs: list[Tensor], group: ProcessGroup) -> Any:
+        """dist.nn.functional.all_to_all."""
+        room = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in xs]
+        return differentiable.all_to_all(room, xs, group)
