@@ -39,6 +39,18 @@ def test_a_test_of_which_nothing_is_known_has_no_level(project):
     assert audit(project.path / "out", project.path / "j.xml").findings == []
 
 
+def test_a_test_that_is_skipped_after_its_ranks_ran_claims_no_run(project):
+    """What a subject lacks may turn out late; a skip observes nothing."""
+    project.makepyfile(
+        test_cases="import pytest\ndef program(ctx): return ctx.rank\n"
+        "def test_skips(ranks):\n    ranks(2).run(program)\n    pytest.skip('not provided')\n"
+    )
+    project.runpytest_subprocess("--evidence", "out").assert_outcomes(skipped=1)
+    record = first_record(project.path / "out")
+    assert (record["observation"], record["communication"]["num_runs"]) == (None, 0)
+    assert audit(project.path / "out").findings == []
+
+
 @pytest.mark.parametrize("workers", [0, 2], ids="n{}".format)
 def test_a_module_that_cannot_be_read_makes_the_run_incomplete(project, workers):
     """Nobody can count the tests in it."""

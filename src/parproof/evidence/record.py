@@ -191,13 +191,17 @@ def last_run(observation: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 
 def _communication(outcome: Outcome, observation: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Logical payload and wire bytes are two columns; a prediction stands beside the ledger, never in it."""
-    last = outcome.runs[-1] if outcome.runs else None
+    """Logical payload and wire bytes are two columns; a prediction stands beside the ledger, never in it.
+
+    Of a test that was skipped nothing was observed, also where its ranks had run before.
+    """
+    runs = outcome.runs if observation else []
+    last = runs[-1] if runs else None
     seen = last_run(observation)
     return {
         "backend": seen["backend"] if seen else None,
         "launcher": seen["launcher"] if seen else None,
-        "num_runs": len(outcome.runs),
+        "num_runs": len(runs),
         "ledger": ledger_summary.summarize(last[1]) if last else None,
         "ledger_complete": last[0].get("ledger_complete") if last else None,
         "predicted": dict(outcome.predicted) if outcome.predicted else None,
