@@ -100,8 +100,7 @@ def _judge(producer: str, role: str, produced: Sequence[Mapping[str, Any]], min_
     ]
     if missing:
         return refused(f"claims {', '.join(missing)} were not shown")
-    reaching = [r for r in ran if LEVELS.index(r["conclusion"]["evidence_level"]) >= LEVELS.index(min_level)]
-    strong = [r for r in reaching if r["conclusion"]["status"] == "ok"]
+    strong = [r for r in ran if _reaches(r, min_level) and r["conclusion"]["status"] == "ok"]
     if not strong:
         best = max((r["conclusion"]["evidence_level"] for r in ran), key=LEVELS.index)
         return refused(f"level {best}, {min_level} is needed to answer a risk")
@@ -110,13 +109,17 @@ def _judge(producer: str, role: str, produced: Sequence[Mapping[str, Any]], min_
         return refused(f"unequal workloads: {' and '.join(sorted(workloads)[:2])}")
     known = [record for record in ran if record["conclusion"]["expected_nonconformance"]]
     for record in known:
-        if record in reaching or _workload(record) in workloads:
+        if _reaches(record, min_level) or _workload(record) in workloads:
             listed, nodeid = record["conclusion"]["expected_nonconformance"], record["identity"]["nodeid"]
             return refused(f"correctness: {nodeid} is wrong, if as listed: {listed}")
     text = f"{len(strong)} records of {min_level} or above"
     if known:
         text += f"; wrong on other workloads, as listed: {len(known)}"
     return Consumption(producer, role, True, text, workloads.pop())
+
+
+def _reaches(record: Mapping[str, Any], min_level: str) -> bool:
+    return LEVELS.index(record["conclusion"]["evidence_level"]) >= LEVELS.index(min_level)
 
 
 def _workload(record: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from parproof.errors import InvalidPlan
 from parproof.subjects.pipeline_protocol import (
+    SCHEDULES,
     Boundary,
     Observer,
     PipelineModel,
@@ -20,16 +21,6 @@ from parproof.subjects.reference.pipeline_order import V_SHAPED, WHERE, Schedule
 from parproof.subjects.reference.pipeline_stage import Stage
 from parproof.subjects.reference.pipeline_training import Training
 from parproof.subjects.reference.pipeline_wire import PartsWire, Wire
-
-SCHEDULES = (
-    "fill_drain",
-    "one_f_one_b",
-    "interleaved",
-    "breadth_first",
-    "zero_bubble",
-    "zero_bubble_v",
-    "dual_pipe_v",
-)
 
 
 class Pipeline:
