@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parproof.errors import InvalidPlan
 from parproof.subjects.context_protocol import ContextPlan, Partial
-from parproof.subjects.protocol import Subject
+from parproof.subjects.mutants.context_lies import exchange, subjects
 from parproof.subjects.reference.context import ContextAttention
 from parproof.subjects.reference.context_softmax import Softmax
 from parproof.subjects.reference.context_wire import ContextWire
@@ -236,10 +236,6 @@ def _arithmetic(lie: type[Softmax]) -> type[ContextAttention]:
     return type(lie.__name__, (ContextAttention,), {"softmax": lie})
 
 
-def _exchange(lie: type[ContextWire]) -> type[ContextAttention]:
-    return type(lie.__name__, (ContextAttention,), {"wire": lie})
-
-
 LIES = SimpleNamespace(
     local_mask=_arithmetic(LocalMask),
     no_documents=_arithmetic(NoDocuments),
@@ -256,15 +252,15 @@ LIES = SimpleNamespace(
     interleaves_heads=_arithmetic(InterleavesHeads),
     first_sharer_only=_arithmetic(FirstSharerOnly),
     low_precision_sums=_arithmetic(LowPrecisionSums),
-    wrong_source=_exchange(WrongSource),
-    one_block_short=_exchange(OneBlockShort),
-    leaves_gradients_away=_exchange(LeavesGradientsAway),
-    sends_twice=_exchange(SendsTwice),
-    world_ranks=_exchange(WorldRanks),
-    own_slice_only=_exchange(OwnSliceOnly),
-    all_reduces_instead=_exchange(AllReducesInstead),
-    reversed_gather=_exchange(ReversedGather),
-    heads_from_the_end=_exchange(HeadsFromTheEnd),
+    wrong_source=exchange(WrongSource),
+    one_block_short=exchange(OneBlockShort),
+    leaves_gradients_away=exchange(LeavesGradientsAway),
+    sends_twice=exchange(SendsTwice),
+    world_ranks=exchange(WorldRanks),
+    own_slice_only=exchange(OwnSliceOnly),
+    all_reduces_instead=exchange(AllReducesInstead),
+    reversed_gather=exchange(ReversedGather),
+    heads_from_the_end=exchange(HeadsFromTheEnd),
     spreads_heads_first=SpreadsHeadsFirst,
     orders_by_document=OrdersByDocument,
     calls_it_zigzag=CallsItZigzag,
@@ -273,6 +269,4 @@ LIES = SimpleNamespace(
 )
 
 # One subject a lie, by the names of the catalogue.
-globals().update(
-    {name: Subject(name=name, mechanisms={"context": f"{__name__}:LIES.{name}"}) for name in vars(LIES)}
-)
+globals().update(subjects(__name__, LIES))

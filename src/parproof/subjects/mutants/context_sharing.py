@@ -12,7 +12,7 @@ from torch import Tensor
 
 from parproof.errors import InvalidPlan
 from parproof.subjects.context_protocol import NORM_EPS, ContextPlan
-from parproof.subjects.protocol import Subject
+from parproof.subjects.mutants.context_lies import exchange, layer, subjects
 from parproof.subjects.reference.context import ContextAttention
 from parproof.subjects.reference.context_sharing import SharingAttention
 from parproof.subjects.reference.context_wire import ContextWire
@@ -99,33 +99,17 @@ class TakesWhatItGets(ContextAttention):
             return lambda q, k, v: self.attend(q, k, v, plan, group)
 
 
-def _exchange(lie: type[ContextWire]) -> type[ContextAttention]:
-    return type(lie.__name__, (ContextAttention,), {"wire": lie})
-
-
-def _layer(lie: type[SharingAttention]) -> type[ContextAttention]:
-    class Lying(ContextAttention):
-        def sharing(
-            self, shared: Mapping[str, Tensor], plan: ContextPlan, group: dist.ProcessGroup
-        ) -> SharingAttention:
-            return lie(self, shared, plan, group)
-
-    return Lying
-
-
 LIES = SimpleNamespace(
-    shared_gradient_of_own_positions=_exchange(OwnPositionsOnly),
-    shared_gradient_is_a_mean=_exchange(MeanOverRanks),
-    shared_gradient_over_the_world=_exchange(SumsOverTheWorld),
-    gathers_to_sum=_exchange(GathersToSum),
-    prefix_counts_each_round=_exchange(JoinsEachRound),
-    prefix_is_exchanged=_exchange(ExchangesThePrefix),
-    norms_head_shards=_layer(NormsHeadShards),
-    norms_backward_early=_layer(NormsBackwardEarly),
+    shared_gradient_of_own_positions=exchange(OwnPositionsOnly),
+    shared_gradient_is_a_mean=exchange(MeanOverRanks),
+    shared_gradient_over_the_world=exchange(SumsOverTheWorld),
+    gathers_to_sum=exchange(GathersToSum),
+    prefix_counts_each_round=exchange(JoinsEachRound),
+    prefix_is_exchanged=exchange(ExchangesThePrefix),
+    norms_head_shards=layer(NormsHeadShards),
+    norms_backward_early=layer(NormsBackwardEarly),
     takes_any_sharing=TakesWhatItGets,
 )
 
 # One subject a lie, by the names of the catalogue.
-globals().update(
-    {name: Subject(name=name, mechanisms={"context": f"{__name__}:LIES.{name}"}) for name in vars(LIES)}
-)
+globals().update(subjects(__name__, LIES))

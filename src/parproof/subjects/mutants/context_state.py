@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from parproof.subjects.context_protocol import ContextPlan
-from parproof.subjects.protocol import Subject
+from parproof.subjects.mutants.context_lies import exchange, layer, subjects
 from parproof.subjects.reference.context import ContextAttention
 from parproof.subjects.reference.context_sharing import SharingAttention
 from parproof.subjects.reference.context_wire import ContextWire
@@ -93,30 +92,16 @@ class KeepsValues(ContextAttention):
         return super().attend(q, k, self.first + (v - v.detach()), plan, group)
 
 
-def _exchange(lie: type[ContextWire]) -> type[ContextAttention]:
-    return type(lie.__name__, (ContextAttention,), {"wire": lie})
-
-
-def _layer(lie: type[SharingAttention]) -> type[ContextAttention]:
-    class Lying(ContextAttention):
-        def sharing(self, shared: Mapping[str, Tensor], plan: ContextPlan, group: dist.ProcessGroup) -> Any:
-            return lie(self, shared, plan, group)
-
-    return Lying
-
-
 LIES = SimpleNamespace(
-    exchanges_with_the_other_group=_exchange(OtherGroup),
-    sends_in_the_group_of_the_world=_exchange(RightPartnersOfTheWorld),
-    shared_gradient_over_another_group=_exchange(SumsOverAnotherGroup),
-    norms_double_from_the_second_call=_layer(NormsTwice),
-    shared_gradient_of_the_last_call=_layer(GradientOfTheLastCall),
+    exchanges_with_the_other_group=exchange(OtherGroup),
+    sends_in_the_group_of_the_world=exchange(RightPartnersOfTheWorld),
+    shared_gradient_over_another_group=exchange(SumsOverAnotherGroup),
+    norms_double_from_the_second_call=layer(NormsTwice),
+    shared_gradient_of_the_last_call=layer(GradientOfTheLastCall),
     forgets_documents_at_the_second_call=ForgetsDocuments,
     keeps_the_documents_of_the_first_call=KeepsDocuments,
     keeps_the_values_of_the_first_call=KeepsValues,
 )
 
 # One subject a lie, by the names of the catalogue.
-globals().update(
-    {name: Subject(name=name, mechanisms={"context": f"{__name__}:LIES.{name}"}) for name in vars(LIES)}
-)
+globals().update(subjects(__name__, LIES))
