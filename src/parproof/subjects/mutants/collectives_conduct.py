@@ -20,7 +20,9 @@ def _mutant(name: str) -> Subject:
 # -- completion ----------------------------------------------------------------------------------------------
 
 
-class _Claims:
+class ClaimsCompletion:
+    """A handle that calls itself complete from the start."""
+
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -31,7 +33,7 @@ class _Claims:
         return True
 
 
-class _WaitsForNothing(_Claims):
+class _WaitsForNothing(ClaimsCompletion):
     def wait(self) -> None:
         return None
 
@@ -42,7 +44,7 @@ class _WaitsForNothing(_Claims):
 class CompleteAtOnce(Collectives):
     def _start(self, group: ProcessGroup, signature: Signature, body: Any, async_op: bool) -> Any:
         started = super()._start(group, signature, body, async_op)
-        return _Claims(started) if started else None
+        return ClaimsCompletion(started) if started else None
 
 
 class WaitDoesNothing(Collectives):

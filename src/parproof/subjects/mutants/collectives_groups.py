@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 
 from parproof.subjects.collectives_protocol import BatchedCall
+from parproof.subjects.mutants.collectives_conduct import ClaimsCompletion
 from parproof.subjects.protocol import Subject
 from parproof.subjects.reference.collectives import Collectives
 from parproof.subjects.reference.collectives_autograd import AutogradCollectives
@@ -41,21 +42,10 @@ class LastTensorForgotten(CoalescedCollectives):
         return super().all_gather_coalesced([of_rank[:-1] for of_rank in outs], xs[:-1], group, async_op)
 
 
-class _Complete:
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def wait(self) -> None:
-        self._inner.wait()
-
-    def is_completed(self) -> bool:
-        return True
-
-
 class CoalescedCompleteAtOnce(CoalescedCollectives):
     def together(self, calls: Sequence[BatchedCall], group: ProcessGroup, async_op: bool = False) -> Any:
         handle = super().together(calls, group, async_op)
-        return handle if handle is None else _Complete(handle)
+        return handle if handle is None else ClaimsCompletion(handle)
 
 
 class CoalescedBehindABarrier(CoalescedCollectives):
