@@ -152,3 +152,12 @@ def test_an_operation_without_a_stated_algorithm_is_told_by_name():
     with pytest.raises(UsageError, match="no entry for barrier") as caught:
         checks.collectives.stated(SaysHowItReduces(), "collectives", ["collectives.barrier"], ["barrier"])
     assert "«collectives.barrier.*.traffic»" in str(caught.value)
+
+
+def test_of_calls_that_nobody_predicted_the_first_is_named():
+    """The first that was made, whatever it is called."""
+    surplus = [dataclasses.replace(FORWARD, seq=k, op=op) for k, op in enumerate(("send", "recv", "send"))]
+    with pytest.raises(AssertionError, match=r"nobody predicted: recv, send; first: send.* and 2 more"):
+        assert_ledger(surplus, [], where="rank 0 of 2")
+    with pytest.raises(AssertionError, match="nobody predicted: recv; first: recv"):
+        assert_ledger(surplus, [Traffic("send", 2, 32, 32)], where="rank 0 of 2")

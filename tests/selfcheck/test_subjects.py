@@ -87,7 +87,7 @@ def test_a_mechanism_that_cannot_be_made_is_named(mechanism, words, modules):
 def test_mechanisms_of_ones_own_may_have_any_name_that_is_no_slip():
     """A test file of a stranger asks for what it likes."""
     assert (
-        Subject("s", {"my_mechanism": "m:C", "collectives": "m:C"}, offers=("*.sum", "tensor*")).slips() == []
+        Subject("s", {"my_mechanism": "m:C", "collectives": "m:C"}, offers=("*.sum", "tensor*")).slips == []
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from parproof.cost.traffic import Traffic
@@ -26,16 +28,18 @@ def assert_ledger(
     counted = [row for row in rows if not (row.control and ignore_control)]
     lines = sorted(_added_up(predicted), key=_num_criteria, reverse=True)
     problems = [f"{_described(row)} raised {row.raised}" for row in counted if row.raised]
+    left: dict[str, list[Row]] = defaultdict(list)
+    for row in counted:
+        left[row.op].append(row)
     for line in lines:
-        mine = [row for row in counted if _belongs(row, line)]
-        counted = [row for row in counted if not _belongs(row, line)]
+        mine, left[line.op] = _split(left[line.op], line)
         problem = _compared(line, mine)
         if problem:
             problems.append(problem)
-    if counted:
-        kinds = ", ".join(sorted({row.op for row in counted}))
-        more = f" and {len(counted) - 1} more" if len(counted) > 1 else ""
-        problems.append(f"calls nobody predicted: {kinds}; first: {_described(counted[0])}{more}")
+    if surplus := sorted(chain.from_iterable(left.values()), key=lambda row: row.seq):
+        kinds = ", ".join(sorted({row.op for row in surplus}))
+        more = f" and {len(surplus) - 1} more" if len(surplus) > 1 else ""
+        problems.append(f"calls nobody predicted: {kinds}; first: {_described(surplus[0])}{more}")
     if problems:
         raise AssertionError(f"{where}: ledger differs from the prediction: " + "; ".join(problems))
 
@@ -86,10 +90,18 @@ def _compared(line: Traffic, mine: Sequence[Row]) -> str:
     return text + (f"; last: {_described(mine[-1])}" if len(mine) > line.calls else "")
 
 
+def _split(rows: Sequence[Row], line: Traffic) -> tuple[list[Row], list[Row]]:
+    """(rows that belong to the line, the others): of rows of its operation."""
+    mine: list[Row] = []
+    others: list[Row] = []
+    for row in rows:
+        (mine if _belongs(row, line) else others).append(row)
+    return mine, others
+
+
 def _belongs(row: Row, line: Traffic) -> bool:
     return (
-        row.op == line.op
-        and line.group_size in (0, len(row.members))
+        line.group_size in (0, len(row.members))
         and (not line.members or row.members == line.members)
         and (not line.dtype or row.dtype == line.dtype)
         and (not line.phase or row.phase == line.phase or row.phase.startswith(line.phase + "/"))

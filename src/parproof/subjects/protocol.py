@@ -12,6 +12,7 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from parproof.errors import Unsupported, UsageError
@@ -54,6 +55,16 @@ class Subject:
 
     def reason_against(self, capability: str) -> str | None:
         """Why this subject does not provide the capability, or None when it says it does."""
+        if capability not in self._answers:
+            self._answers[capability] = self._reason_against(capability)
+        return self._answers[capability]
+
+    @cached_property
+    def _answers(self) -> dict[str, str | None]:
+        """What was asked before: a case asks for the same capabilities in every test, and patterns take long to match."""
+        return {}
+
+    def _reason_against(self, capability: str) -> str | None:
         stated = next(
             (why for pattern, why in self.lacks.items() if fnmatch.fnmatchcase(capability, pattern)), None
         )
@@ -65,6 +76,7 @@ class Subject:
             return f"it offers only {', '.join(self.offers)}"
         return None
 
+    @cached_property
     def slips(self) -> list[str]:
         """Names that look like a known mechanism and are none: everything under them would be skipped in silence."""
         patterns = [*self.offers, *self.lacks]
@@ -96,7 +108,7 @@ class SubjectRef:
                 where="--subject",
                 next_step="see docs/subjects.md",
             )
-        if slips := subject.slips():
+        if slips := subject.slips:
             raise UsageError(
                 f"{self.address}: no mechanism is called {', '.join(slips)}",
                 expected=f"in mechanisms, offers and lacks: {', '.join(MECHANISMS)}, or names unlike these",
@@ -117,14 +129,11 @@ class SubjectRef:
         where = f"mechanisms[{mechanism!r}] of subject {subject.name}"
         made = resolve(address, where=where)
         try:
-            inspect.signature(made).bind()
-        except ValueError:  # built in: it has no signature to look at
-            pass
-        except TypeError as wanting:
-            raise UsageError(
-                f"{address}: {wanting}", expected="a class or function without arguments", where=where
-            ) from wanting
-        return made()
+            return made()
+        except TypeError:
+            # Only now: to look at a signature takes as long as a small run, and every run of every rank makes one.
+            _require_no_arguments(made, address, where)
+            raise
 
     def require(self, capability: str) -> None:
         """Raise Unsupported, with the reason, if the subject lacks the capability."""
@@ -135,6 +144,17 @@ class SubjectRef:
                 f"subject {subject.name} does not provide {capability}: {reason}",
                 next_step="run it with a subject that does, or declare and implement the capability",
             )
+
+
+def _require_no_arguments(made: Any, address: str, where: str) -> None:
+    try:
+        inspect.signature(made).bind()
+    except ValueError:  # built in: it has no signature to look at
+        return
+    except TypeError as wanting:
+        raise UsageError(
+            f"{address}: {wanting}", expected="a class or function without arguments", where=where
+        ) from wanting
 
 
 def _made(factory: Any, address: str) -> Any:
