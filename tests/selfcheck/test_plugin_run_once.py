@@ -13,6 +13,11 @@ def counts(ctx, add=0):
     return counts.calls + add
 
 
+def strides(ctx, x):
+    """Of what was given."""
+    return x.stride()
+
+
 def fails_the_first_time(ctx, path):
     """And works then."""
     if ctx.rank == 0 and not path.exists():
@@ -44,6 +49,15 @@ def test_anything_that_differs_makes_a_run_of_its_own(world, options, add, ranks
     other = ranks(world, **options).run_once(counts, add)
     assert other is not plain
     assert other.world_size == world
+
+
+def test_equal_elements_are_not_equal_arguments(ranks):
+    """Of a tensor and of a view with the same elements: a program may treat them differently."""
+    import torch
+
+    view = torch.arange(6.0).reshape(2, 3).t()
+    assert ranks(2).run_once(strides, view).results[0] == (1, 3)
+    assert ranks(2).run_once(strides, view.contiguous()).results[0] == (2, 1)
 
 
 def test_a_run_that_failed_is_not_kept(ranks, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import importlib
 import os
-import pickle
 import pkgutil
 import re
 import time
@@ -20,6 +19,8 @@ import pytest
 from parproof.errors import Unsupported
 from parproof.plugin.lanes import require_lane
 from parproof.ranks.failure import RankSkip
+from parproof.ranks.programs import program_reference
+from parproof.ranks.results import pickled_arguments
 
 if TYPE_CHECKING:
     from parproof.ranks.pool import RankPool
@@ -115,8 +116,9 @@ class RunnableRanks:
         For claims that judge different sides of one run. It counts as evidence of every test that asks for it.
         """
         __tracebackhide__ = True
-        called = program.__module__, program.__qualname__, pickle.dumps((arguments, keywords))
-        key = self.ranks.lane, self.pool.world_size, self.pool.places, *self.options.items(), *called
+        called = program_reference(program)
+        given = pickled_arguments(called, arguments, keywords)
+        key = self.ranks.lane, self.pool.world_size, self.pool.places, *self.options.items(), called, given
         if key in self.ranks.kept:
             self.ranks.runs.append(self.ranks.kept[key])
         else:
@@ -209,11 +211,13 @@ def _skip_if_lacking(exception: BaseException) -> None:
         pytest.skip(str(exception))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End every rank."""
+    """End every rank. pytest has just looked for garbage among all there is, and will again: the rest may stay."""
     shelf = config.stash.get(_SHELF, None)
     if shelf is not None:
         shelf.close()
+        gc.freeze()
 
 
 def _kept_of(request: pytest.FixtureRequest) -> dict[Any, Run]:
