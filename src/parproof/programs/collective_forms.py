@@ -123,7 +123,11 @@ def barrier(ctx: RankContext, subject: SubjectRef, groups: Sequence[Sequence[int
         before += [f"outside/{rank}" for rank in range(ctx.world_size) if rank not in members]
     if before:
         _until_ranks_elsewhere_are_back(store, before)
-    if own.me == own.p - 1:
+    if own.me != own.p - 1:
+        store.set(f"at the door/{own.turn}/{own.me}", "there")
+    else:
+        # A rank that was slow to come would be slow to leave too, and nothing would be seen of it.
+        store.wait([f"at the door/{own.turn}/{me}" for me in range(own.p - 1)])
         time.sleep(0.03)  # time enough to leave too early
         store.set(f"here/{own.turn}", "here")
     made.barrier(own.group)
