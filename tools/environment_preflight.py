@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import sys
 from pathlib import Path
 
 from parproof.cli import main as parproof
+from parproof.commands.preflight import in_words
 
 
 def main() -> int:
@@ -24,17 +26,22 @@ def main() -> int:
     parser.add_argument("--profile", default="PAR-CPU")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
-    status = parproof(["preflight", "--profile", options.profile])
-    if options.output is not None and status != 2:
-        answer = io.StringIO()
-        with contextlib.redirect_stdout(answer):
-            parproof(["preflight", "--profile", options.profile, "--json"])
-        try:
-            with options.output.open("x", encoding="utf-8") as file:
-                file.write(answer.getvalue())
-        except OSError as error:
-            print(f"environment_preflight: cannot write {options.output}: {error}", file=sys.stderr)  # noqa: T201
-            return 2
+    try:
+        # Before the checks, which take seconds: an answer that cannot be kept is not worth waiting for.
+        file = options.output.open("x", encoding="utf-8") if options.output else None
+    except OSError as error:
+        print(f"environment_preflight: cannot write {options.output}: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    answer = io.StringIO()
+    with contextlib.redirect_stdout(answer):
+        status = parproof(["preflight", "--profile", options.profile, "--json"])
+    if file is not None:
+        with file:
+            file.write(answer.getvalue())
+        if status == 2:
+            options.output.unlink()
+    for check in json.loads(answer.getvalue() or "[]"):
+        print(in_words(**check))  # noqa: T201
     return status
 
 

@@ -58,3 +58,6 @@ def test_preflight_writes_its_answer_once(tmp_path):
     assert all(check["ok"] for check in json.loads(target.read_text()))
     assert run("environment_preflight.py", "--output", target).returncode == 2
     assert run("environment_preflight.py", "--output", target / "below").returncode == 2
+    unknown = run("environment_preflight.py", "--profile", "PAR-MOON", "--output", tmp_path / "none.json")
+    assert unknown.returncode == 2
+    assert not (tmp_path / "none.json").exists()

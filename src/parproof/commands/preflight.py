@@ -9,17 +9,19 @@ from parproof.commands.command import FINDINGS, JSON, OK, Command
 from parproof.evidence import preflight
 
 
+def in_words(name: str, requirement: str, found: str, ok: bool, how: str) -> str:
+    """The line of one check."""
+    mark = "ok  " if ok else "FAIL"
+    return f"{mark} {name}: requires {requirement}; found {found}" + ("" if ok else f"; {how}")
+
+
 def _preflight(options: argparse.Namespace) -> int:
     checks = preflight.run(options.profile)
     if options.json:
         print(json.dumps([vars(check) for check in checks]))
     else:
         for check in checks:
-            mark = "ok  " if check.ok else "FAIL"
-            print(
-                f"{mark} {check.name}: requires {check.requirement}; found {check.found}"
-                + ("" if check.ok else f"; {check.how}")
-            )
+            print(in_words(**vars(check)))
     return OK if all(check.ok for check in checks) else FINDINGS
 
 
