@@ -32,14 +32,16 @@ def main() -> int:
     except OSError as error:
         print(f"environment_preflight: cannot write {options.output}: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    answer = io.StringIO()
-    with contextlib.redirect_stdout(answer):
-        status = parproof(["preflight", "--profile", options.profile, "--json"])
-    if file is not None:
-        with file:
-            file.write(answer.getvalue())
-        if status == 2:
-            options.output.unlink()
+    answer, status = io.StringIO(), 2
+    try:
+        with contextlib.redirect_stdout(answer):
+            status = parproof(["preflight", "--profile", options.profile, "--json"])
+    finally:
+        if file is not None:
+            with file:
+                file.write(answer.getvalue())
+            if status == 2:  # nothing to keep, also when it was interrupted
+                options.output.unlink()
     for check in json.loads(answer.getvalue() or "[]"):
         print(in_words(**check))  # noqa: T201
     return status

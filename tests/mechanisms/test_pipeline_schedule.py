@@ -247,4 +247,4 @@ def test_c10_ranks_work_at_the_same_time(schedule, ranks, subject, evidence):
     best = ratios.index(min(ratios))
     evidence.figures(idle_ratio=ratios[best], per_rank=steps[best][1], compute_s=max(steps[best][1]))
     evidence.timed("step", [[makespan_s for makespan_s, _ in steps]] * world, warmup=1)
-    checks.pipeline_order.assert_concurrent(run, m)
+    checks.pipeline_order.assert_concurrent(run, steps, m, cost.training_slots(world, m) * pause_s)

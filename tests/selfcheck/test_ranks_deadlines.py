@@ -187,18 +187,23 @@ def test_loading_torch_is_said_with_v_only(stranger):
 
 
 def waits_in_vain(ctx, timeout_s):
-    """Rank 1 returns; the others wait for it, as long as their backend does."""
+    """Rank 1 returns when the others are there; they wait for it, as long as their backend does."""
     import datetime
 
     import torch
     import torch.distributed as dist
 
     dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=timeout_s), ctx.group)
-    if ctx.rank != 1:
-        dist.all_reduce(torch.ones(4))
+    store = dist.distributed_c10d._get_default_store()
+    if ctx.rank == 1:
+        store.wait(["there/0", "there/2"])
+    else:
+        x = torch.ones(4)
+        store.set(f"there/{ctx.rank}", "")
+        dist.all_reduce(x)
 
 
-@pytest.mark.parametrize(("patience_s", "timeout_s", "kind"), [(0.5, 20, "waits"), (20.0, 4, "raised")])
+@pytest.mark.parametrize(("patience_s", "timeout_s", "kind"), [(0.0, 1.9, "waits"), (20.0, 4, "raised")])
 def test_a_backend_is_heard_as_long_as_the_test_has_patience(patience_s, timeout_s, kind, ranks):
     """The ledgers have proved by then that the run cannot end; rank 1 is the cause either way. Two seconds if not asked."""
     with pytest.raises(RankFailure) as caught:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -185,12 +186,24 @@ def occupancy(run: Run) -> list[tuple[float, list[float]]]:
     return found
 
 
-def assert_concurrent(run: Run, num_micro: int) -> None:
-    """Ranks work at the same time: some step leaves less idle than ranks that take turns would.
+def assert_concurrent(
+    run: Run, steps: Sequence[tuple[float, Sequence[float]]], num_micro: int, least_s: float
+) -> None:
+    """Some step leaves less idle than ranks that take turns would, and none ends before it can.
 
-    The first step warms up (torch runs a stage once more in it, to see its shapes) and does not count. In every other each rank's stage has to run once for each micro-batch: times of fewer, larger ones are those of
-    another pipeline.
+    In every step but the first, in which torch runs a stage once more to see its shapes, each rank's stage has to run
+    once for each micro-batch: fewer, larger ones are another pipeline, also where the machine is too busy to tell.
+
+    steps     of `occupancy`
+    least_s   makespan of the model, counting nothing but what every event is known to take
     """
+    world = len(steps[0][1])
+    idle = min(1 - sum(busy_s) / (world * makespan_s) for makespan_s, busy_s in steps)
+    if idle >= 1 - 1 / world:
+        raise AssertionError(f"bubble {idle:.3f}: no two ranks work at the same time")
+    shortest_s = min(makespan_s for makespan_s, _ in steps)
+    if shortest_s < least_s:
+        raise AssertionError(f"makespan {shortest_s:.4f} s, shorter than the {least_s:.4f} s it has to take")
     for rank, result in enumerate(run.results):
         for log in result["logs"][1:]:
             passes = sum(entry.kind == "module" and entry.edge == "start" for entry in log.entries)
@@ -198,7 +211,3 @@ def assert_concurrent(run: Run, num_micro: int) -> None:
                 raise AssertionError(
                     f"{run.where(rank)}: the stage ran {passes} times in a step of {num_micro} micro-batches"
                 )
-    world = run.world_size
-    idle = min(1 - sum(busy_s) / (world * makespan_s) for makespan_s, busy_s in occupancy(run)[1:])
-    if idle >= 1 - 1 / world:
-        raise AssertionError(f"bubble {idle:.3f}: no two ranks work at the same time")

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
     from torch import Tensor, dtype
 
 
-def pickled(value: Any, pickler: type[_Pickler] | None = None) -> bytes:
-    """Like pickle.dumps, but a tensor is its elements only, in order, as a contiguous tensor on the CPU.
-
-    torch's own way packs a file a tensor, which costs ten times as much, and brings the whole storage behind a
-    view. A tensor on a GPU becomes one on the CPU: the reader may not have the device, and must not touch CUDA.
-    """
-    buffer = io.BytesIO()
-    (pickler or _Pickler)(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
-    return buffer.getvalue()
-
-
 class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         import torch
@@ -58,6 +47,17 @@ class _ArgumentPickler(_Pickler):
             and obj.untyped_storage().nbytes() == obj.nbytes
             and not (obj.is_conj() or obj.is_neg() or obj.__dict__ or obj._backward_hooks)
         )
+
+
+def pickled(value: Any, pickler: type[_Pickler] = _Pickler) -> bytes:
+    """Like pickle.dumps, but a tensor is its elements only, in order, as a contiguous tensor on the CPU.
+
+    torch's own way packs a file a tensor, which costs ten times as much, and brings the whole storage behind a
+    view. A tensor on a GPU becomes one on the CPU: the reader may not have the device, and must not touch CUDA.
+    """
+    buffer = io.BytesIO()
+    pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue()
 
 
 def _strides(shape: Sequence[int]) -> tuple[int, ...]:
