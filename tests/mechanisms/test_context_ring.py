@@ -36,7 +36,7 @@ from parproof.workloads.context_plans import (
     WHOLE_LAYOUTS,
 )
 
-pytestmark = [pytest.mark.experiment("PAR-CONTEXT-RING"), pytest.mark.lanes("cpu")]
+pytestmark = [pytest.mark.experiment("PAR-CONTEXT-RING"), pytest.mark.lanes("cpu", control=4)]
 
 EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "bfloat16": 2.0**-7}
 over_world = pytest.mark.parametrize("world", [2, 3, 4], ids="W{}".format)

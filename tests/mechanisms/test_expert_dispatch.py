@@ -30,7 +30,7 @@ from parproof.subjects.expert_protocol import NORMALISATIONS, Account, ExpertPla
 from parproof.workloads.expert_meshes import DISPATCHED, Mesh
 from parproof.workloads.expert_routes import IMPOSSIBLE, LIMITS, PAGE
 
-pytestmark = [pytest.mark.experiment("PAR-EXPERT-DISPATCH"), pytest.mark.lanes("cpu", "cuda2")]
+pytestmark = [pytest.mark.experiment("PAR-EXPERT-DISPATCH"), pytest.mark.lanes("cpu", "cuda2", control=4)]
 
 DEADLINE_S = 20.0  # for one run: a rank that waits for nobody is found by it
 STATELESS = [HealthCheck.function_scoped_fixture]  # an account remembers no other

@@ -25,7 +25,7 @@ from parproof.workloads import collective_forms as forms
 from parproof.workloads import collective_waiting as waits
 from parproof.workloads.collective_accidents import ACCIDENTS, DEADLINE_S, LEFT_TO_TORCH, PATIENCE_S
 
-pytestmark = [pytest.mark.experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.lanes("cpu", "cuda2")]
+pytestmark = [pytest.mark.experiment("PAR-NCCL-COLLECTIVE"), pytest.mark.lanes("cpu", "cuda2", control=4)]
 by_place = pytest.mark.parametrize("place", table.places(), ids=table.name)
 
 

@@ -24,7 +24,7 @@ from parproof import checks, oracles, programs, workloads
 from parproof.cost import pipeline as cost
 from parproof.workloads import pipeline_cases as cases
 
-pytestmark = [pytest.mark.experiment("PAR-PIPELINE-SCHEDULE"), pytest.mark.lanes("cpu")]
+pytestmark = [pytest.mark.experiment("PAR-PIPELINE-SCHEDULE"), pytest.mark.lanes("cpu", control=4)]
 
 DEADLINE_S = 15.0  # a schedule that deadlocks is named by stacks; a good one takes below a second
 REFUSAL = {"steps": 1, "program": "refusal", "patience_s": 0.01}

@@ -24,7 +24,7 @@ import pytest
 from parproof import checks, oracles, programs, workloads
 from parproof.cost.tensor_plan import GOLDEN_PLANS
 
-pytestmark = [pytest.mark.experiment("PAR-TENSOR-LAYOUT"), pytest.mark.lanes("cpu", "cuda2")]
+pytestmark = [pytest.mark.experiment("PAR-TENSOR-LAYOUT"), pytest.mark.lanes("cpu", "cuda2", control=4)]
 
 over_p = pytest.mark.parametrize("p", [2, 3, 4], ids="W{}".format)  # one rank would pass for any subject
 on_few = pytest.mark.parametrize("p", [2, 3], ids="W{}".format)  # what 3 does not divide is as uneven over 4

@@ -29,7 +29,7 @@ from parproof.programs import zero as programs
 from parproof.programs.zero import Course, plan_for, size
 from parproof.ranks.failure import RankFailure
 
-pytestmark = [pytest.mark.experiment("PAR-ZERO-STATE"), pytest.mark.lanes("cpu", "cuda2")]
+pytestmark = [pytest.mark.experiment("PAR-ZERO-STATE"), pytest.mark.lanes("cpu", "cuda2", control=4)]
 
 ALL = ("ddp", "zero1", "zero2", "zero3", "hsdp")
 every_strategy = pytest.mark.parametrize("strategy", ALL)

@@ -8,6 +8,7 @@ pytest_plugins = [
     "parproof.plugin.options",
     "parproof.plugin.lanes",
     "parproof.plugin.subjects",
+    "parproof.plugin.control",
     "parproof.plugin.ranks",
     "parproof.plugin.mutants",
     "parproof.plugin.nonconformances",

@@ -12,7 +12,8 @@ DEFAULT_SUBJECTS = ("parproof.subjects.reference:SUBJECT", "parproof.subjects.to
 _MARKERS = (
     "experiment(id): the registered experiment a test belongs to, e.g. PAR-ZERO-STATE",
     "claim(id, …): the claims a test judges, e.g. C1",
-    "lanes(name, …): lanes the test runs in; it is collected once for each",
+    "lanes(name, …, control=n): lanes the test runs in, collected once for each; with control, the cpu lane takes "
+    "one case in n of the reference's, and the others are selfchecks",
     "cpu: gloo ranks on this host",
     "cuda1: one CUDA GPU, smoke only",
     "cuda2: NCCL on two or more CUDA GPUs of this host",
