@@ -99,3 +99,13 @@ def test_the_run_says_what_it_leaves_out(pytester):
         [r"control: \d+ cases of the reference; \d+ more are selfchecks \(pytest, or --s.*"]
     )
     whole.stdout.no_fnmatch_line("control:*")
+
+
+@pytest.mark.parametrize("wrong", ["control=0", "control='4'", "control=True", "controls=4"])
+def test_a_part_that_is_none_is_refused_where_it_is_written(pytester, wrong):
+    """A slip would run everything, or nothing, in silence."""
+    pytester.makeconftest('pytest_plugins = ["parproof.plugin"]')
+    pytester.makepyfile(test_cases=CASES.format(first=0, many=2, control=f", {wrong}"))
+    result = pytester.runpytest_inprocess("--collect-only")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*test_many: lanes takes names and control=n, an int from 1; found {*}"])

@@ -56,7 +56,7 @@ def _is_control(item: pytest.Item) -> bool:
 def _one_in(item: pytest.Item) -> int:
     """How many of the reference's cases there are to one in the lane."""
     marker = item.get_closest_marker("lanes")
-    return int(marker.kwargs.get("control", 1)) if marker else 1
+    return marker.kwargs.get("control", 1) if marker else 1
 
 
 def _left_out(cases: list[pytest.Item]) -> list[pytest.Item]:

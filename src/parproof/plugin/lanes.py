@@ -19,6 +19,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.Collector.CollectError(
             f"{where}: unknown lane {', '.join(unknown)}; lanes are {', '.join(LANES)}"
         )
+    control = marker.kwargs.get("control", 1)
+    if set(marker.kwargs) - {"control"} or type(control) is not int or control < 1:
+        raise pytest.Collector.CollectError(
+            f"{metafunc.definition.nodeid}: lanes takes names and control=n, an int from 1; found {dict(marker.kwargs)}"
+        )
     if "lane" not in metafunc.fixturenames:
         return  # starts no ranks: one collection is enough, see pytest_collection_modifyitems
     params = [pytest.param(name, marks=getattr(pytest.mark, name)) for name in marker.args]
