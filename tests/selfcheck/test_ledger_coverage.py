@@ -1,5 +1,7 @@
 """The ledger sees every kind of communication torch can do: once, whole, and nothing else."""
 
+import types
+
 import pytest
 
 from parproof.checks import assert_ledger_complete
@@ -93,3 +95,35 @@ def test_without_a_ledger_nothing_stands_between_a_program_and_torch(ranks):
     assert run.results == [[], []]
     run = ranks(2).run(kinds.sneaky.kernels_in_front)
     assert [len(names) for names in run.results] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("gone", "come", "more"),
+    [
+        ([], [], False),
+        ([], ["plain"], False),
+        ([], ["torch.brings", "plain"], True),
+        (["last"], ["torch.brings"], True),
+        (["first"], ["torch.brings"], True),
+    ],
+)
+def test_operators_are_listed_anew_when_torch_has_loaded_more(gone, come, more, monkeypatch):
+    """To list them takes longer than a small test, so only a new module of torch is a reason; a module that went hides none."""
+    from parproof.ledger import interception
+
+    loaded = dict.fromkeys(["first", "torch", "last"])
+    monkeypatch.setattr(interception, "sys", types.SimpleNamespace(modules=loaded))
+    seen = []
+    monkeypatch.setattr(interception, "communication_operators", lambda: seen.append(1) or [])
+    front = interception.Interception(lambda make, call, named: make())
+    front._libraries["c10d"] = None
+    front.insert()
+    seen.clear()
+    for name in gone:
+        del loaded[name]
+    loaded.update(dict.fromkeys(come))
+    front.insert()
+    assert bool(seen) is more
+    seen.clear()
+    front.insert()
+    assert not seen, "once looked through, they are known"

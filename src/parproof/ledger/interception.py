@@ -7,6 +7,7 @@ at its own speed, where a dispatch mode would make each of its operators take a 
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class Interception:
         self._handle = handle
         self._libraries: dict[str, torch.library.Library] = {}
         self._operators: set[str] = set()
-        self._modules: set[str] = set()
+        self._newest = ""
         self._num_defined = 0
         self._thread = _Thread()
 
@@ -48,15 +49,15 @@ class Interception:
                 library = self._libraries.setdefault(space, torch.library.Library(space, "IMPL"))
                 library.impl(rest, self._kernel(operator), _KEY, with_keyset=True)
                 self._operators.add(name)
-        self._modules, self._num_defined = set(sys.modules), len(torch.library._defs)
+        self._newest, self._num_defined = next(reversed(sys.modules)), len(torch.library._defs)
 
     def _may_have_more(self) -> bool:
         """To list all operators takes longer than a small test. New ones come with modules of torch, or torch.library."""
         if len(torch.library._defs) != self._num_defined:
             return True
-        if len(sys.modules) == len(self._modules):
-            return False
-        new, self._modules = sys.modules.keys() - self._modules, set(sys.modules)
+        # Only from the end: who touches the names of all modules in a forked process copies a thousand pages.
+        known, self._newest = self._newest, next(reversed(sys.modules))
+        new = itertools.takewhile(lambda name: name != known, reversed(sys.modules))
         return any(name.startswith("torch") for name in new)
 
     def remove(self) -> None:
