@@ -133,3 +133,15 @@ def test_torch_loads_beside_the_collection_for_whoever_selects_the_cpu_lane(opti
     seen = (pytester.path / "seen").read_text()
     assert (seen != "None") == loads
     assert not loads or not psutil.pid_exists(int(seen))
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_garbage_collector_is_as_it_was_once_tests_are_collected(collects, pytester):
+    """It rests while items are made; a test must find it as its user set it, and a module that fails changes nothing."""
+    pytester.makeconftest(
+        f'import gc\ngc.{"enable" if collects else "disable"}()\npytest_plugins = ["parproof.plugin"]'
+    )
+    pytester.makepyfile(
+        test_gc=f"import gc\nDURING = gc.isenabled()\ndef test_it(): assert (DURING, gc.isenabled()) == (False, {collects})"
+    )
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

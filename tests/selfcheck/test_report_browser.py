@@ -10,7 +10,6 @@ import pytest
 from parproof.cli import main
 from parproof.evidence.report.words import catalogue
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="requires playwright (requirements/cpu.txt)")
 pytestmark = [pytest.mark.selfcheck, pytest.mark.timeout(200)]
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -20,7 +19,8 @@ WIDE, PHONE = {"width": 1300, "height": 900}, {"width": 380, "height": 800}
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A browser of the machine; none is downloaded."""
+    """A browser of the machine; none is downloaded. Loaded here, for its bindings take as long as a hundred tests to collect."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="requires playwright (requirements/cpu.txt)")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip(f"requires one of {', '.join(BROWSERS)}; found none; install the package chromium")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.selfcheck
 GOOD = Path(__file__).parents[2] / "fixtures" / "evidence" / "good"
 KEY = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = ed25519.Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
-RSA = rsa.generate_private_key(65537, 2048)
+RSA = rsa.generate_private_key(65537, 1024)  # short: made at collection, and only its kind is looked at
 PKCS8, OPENSSH = s.PrivateFormat.PKCS8, s.PrivateFormat.OpenSSH
 
 

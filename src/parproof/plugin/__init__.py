@@ -6,6 +6,7 @@ no autouse fixtures. One concern a module.
 
 pytest_plugins = [
     "parproof.plugin.options",
+    "parproof.plugin.collection",
     "parproof.plugin.lanes",
     "parproof.plugin.subjects",
     "parproof.plugin.control",

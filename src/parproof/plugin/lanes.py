@@ -50,7 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def lane_of(item: pytest.Item) -> str | None:
     """The lane an item is marked with, or whose ranks it asks for: a case of the control is of its lane, in it or not."""
-    marked = next((name for name in LANES if item.get_closest_marker(name) is not None), None)
+    markers = {marker.name for marker in item.iter_markers()}
+    marked = next((name for name in LANES if name in markers), None)
     callspec = getattr(item, "callspec", None)
     asked = callspec.params.get("lane") if callspec else None
     return marked or (asked if asked in LANES else None)
