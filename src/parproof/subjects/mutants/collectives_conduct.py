@@ -103,13 +103,14 @@ class LargeIsCut(Collectives):
 class ReplaysTheFirst(Collectives):
     def __init__(self) -> None:
         super().__init__()
-        self._seen: dict[int, Tensor] = {}
+        self._seen: dict[tuple[int, ...], Tensor] = {}
 
     def all_gather_single(self, out: Tensor, x: Tensor, group: ProcessGroup, async_op: bool = False) -> Any:
-        if x.data_ptr() not in self._seen:
+        # By shape: addresses come again on one rank and not on another, and the ranks would part ways.
+        if tuple(x.shape) not in self._seen:
             super().all_gather_single(out, x, group)
-            self._seen[x.data_ptr()] = out.clone()
-        out.copy_(self._seen[x.data_ptr()])
+            self._seen[tuple(x.shape)] = out.clone()
+        out.copy_(self._seen[tuple(x.shape)])
 
 
 class SwallowsTimeouts(Collectives):
