@@ -142,6 +142,7 @@ def test_the_garbage_collector_is_as_it_was_once_tests_are_collected(collects, p
         f'import gc\ngc.{"enable" if collects else "disable"}()\npytest_plugins = ["parproof.plugin"]'
     )
     pytester.makepyfile(
-        test_gc=f"import gc\nDURING = gc.isenabled()\ndef test_it(): assert (DURING, gc.isenabled()) == (False, {collects})"
+        test_gc=f"import gc\nDURING = gc.isenabled()\ndef test_it(): assert (DURING, gc.isenabled()) == (False, {collects}), "
+        "'collects garbage: (while tests are collected, in the test)'"
     )
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)

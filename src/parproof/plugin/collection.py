@@ -1,4 +1,4 @@
-"""Collection without the garbage collector: thousands of items come and stay, and to look through them takes a sixth of it."""
+"""Collection without the garbage collector: thousands of items, and what `ranks` loads at its end, come and stay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection() -> Iterator[None]:
-    """Off while tests are collected; afterwards as it was."""
+    """Off while tests are collected; afterwards as it was. To look through what stays takes a sixth of the collection."""
     collects = gc.isenabled()
     gc.disable()
     try:

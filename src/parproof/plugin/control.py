@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from parproof.plugin.lanes import parameters_of
 from parproof.plugin.options import DEFAULT_SUBJECTS
 
 REFERENCE = DEFAULT_SUBJECTS[0]
@@ -48,8 +49,7 @@ def pytest_report_collectionfinish(config: pytest.Config, items: Sequence[pytest
 
 def _is_control(item: pytest.Item) -> bool:
     """Whether an item is a case of the reference on the ranks of the cpu lane, in a module that asks for a part of them."""
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params if callspec else {}
+    given = parameters_of(item)
     return given.get("subject") == REFERENCE and given.get("lane") == "cpu" and _one_in(item) > 1
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from parproof import hardware
@@ -48,12 +50,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cpu)
 
 
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    """The item's parameters by name; none where it has none."""
+    callspec = getattr(item, "callspec", None)
+    return dict(callspec.params) if callspec else {}
+
+
 def lane_of(item: pytest.Item) -> str | None:
     """The lane an item is marked with, or whose ranks it asks for: a case of the control is of its lane, in it or not."""
     markers = {marker.name for marker in item.iter_markers()}
     marked = next((name for name in LANES if name in markers), None)
-    callspec = getattr(item, "callspec", None)
-    asked = callspec.params.get("lane") if callspec else None
+    asked = parameters_of(item).get("lane")
     return marked or (asked if asked in LANES else None)
 
 

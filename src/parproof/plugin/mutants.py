@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from parproof.mutants import Mutant, catalogue
+from parproof.plugin.lanes import parameters_of
 from parproof.plugin.subjects import uses_our_subject
 from parproof.subjects.protocol import SubjectRef
 
@@ -156,8 +157,7 @@ def _claims(node: pytest.Item) -> set[str]:
 
 
 def _mutant_of(item: pytest.Item) -> Mutant | None:
-    callspec = getattr(item, "callspec", None)
-    address = callspec.params.get("subject") if callspec else None
+    address = parameters_of(item).get("subject")
     if isinstance(address, SubjectRef):
         address = address.address
     return next((mutant for mutant in catalogue() if mutant.address == address), None)

@@ -14,7 +14,7 @@ import pytest
 from parproof import hardware
 from parproof.evidence.attempts import Ending
 from parproof.evidence.record import Outcome
-from parproof.plugin.lanes import lane_of
+from parproof.plugin.lanes import lane_of, parameters_of
 from parproof.plugin.ranks import RANKS
 
 _MAX_TEXT = 2000
@@ -157,17 +157,14 @@ def _need(text: str) -> dict[str, str]:
 
 def _parameters(item: pytest.Item) -> dict[str, str]:
     """Parameters by name; a value that is not plain is told by its type."""
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params if callspec else {}
     return {
         name: str(value) if isinstance(value, (str, int, float, bool)) else type(value).__name__
-        for name, value in given.items()
+        for name, value in parameters_of(item).items()
     }
 
 
 def _subject(item: pytest.Item) -> dict[str, str] | None:
-    callspec = getattr(item, "callspec", None)
-    address = callspec.params.get("subject") if callspec else None
+    address = parameters_of(item).get("subject")
     if not isinstance(address, str) or ":" not in address:
         return None
     module, _, attribute = address.partition(":")

@@ -167,16 +167,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """While torch loads for the ranks, load what their tests need here. It stays to the end: to look through all of it
     for garbage again and again would take seconds."""
     if _SHELF in session.config.stash and session.items:
-        collects = gc.isenabled()
-        gc.disable()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own, which no test here can mend
             for name in _own_modules():
                 with suppress(ImportError):
                     importlib.import_module(name)
         gc.freeze()
-        if collects:
-            gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
